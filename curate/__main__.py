@@ -1,0 +1,5 @@
+"""`python -m curate` is `curate`."""
+
+from curate.cli.main import main
+
+main()

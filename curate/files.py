@@ -1,0 +1,256 @@
+"""Files that are whole or absent, and the other things every room does with the disk."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from curate.errors import BusyError, StorageError, UsageError
+
+_TEMPORARY = ".partial-"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut (a no-op where folders cannot be opened)."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn what the operating system says of a full or failing disk into one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageError(
+                f"the disk is full while writing {what}; free some space and run again"
+            ) from error
+        raise StorageError(f"cannot write {what}: {error.strerror or error}") from error
+
+
+@contextmanager
+def atomic_write(path: Path, *, sync_parent: bool = True) -> Iterator[IO[bytes]]:
+    """Open a binary file that appears under `path` whole, or not at all.
+
+    The bytes go to a temporary name in the same folder, are synced, and take the name `path` by a
+    rename; then the folder is synced. An error or a kill before that leaves `path` as it was.
+
+    Args:
+        path: where the file shall stand; its folder must exist.
+        sync_parent: False leaves syncing the folder to a caller who writes many files into it.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{os.urandom(6).hex()}")
+    with storage_errors(printable(path)):
+        try:
+            with temporary.open("xb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        if sync_parent:
+            sync_folder(path.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically (see `atomic_write`)."""
+    with atomic_write(path) as stream:
+        stream.write(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON with sorted keys, atomically and with the same bytes each time."""
+    write_bytes(path, canonical_json(value, indent=2) + b"\n")
+
+
+def canonical_json(value: Any, *, indent: int | None = None) -> bytes:
+    """JSON that depends on the value alone: sorted keys, UTF-8, no NaN.
+
+    Raises:
+        ValueError: the value holds NaN or an infinity.
+    """
+    text = json.dumps(value, sort_keys=True, indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def remove_leftovers(folder: Path) -> int:
+    """Delete temporary files that a killed `atomic_write` left directly in `folder`.
+
+    Only call it while nothing else writes there. Returns how many were removed.
+    """
+    removed = 0
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if path.name.startswith(_TEMPORARY) and path.is_file():
+                path.unlink(missing_ok=True)
+                removed += 1
+    return removed
+
+
+def sha256_bytes(data: bytes) -> str:
+    """The SHA-256 of `data` in 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """The SHA-256 of a file's content, read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def candidate_key(sha256: str, wnid: str) -> str:
+    """The key of a candidate: 32 hexadecimal digits that depend on content alone.
+
+    Two workspaces with the same photos thus agree on every order that goes by keys.
+
+    Args:
+        sha256: of the image's bytes, 64 hexadecimal digits.
+        wnid: the id of its weak label.
+    """
+    return sha256_bytes(f"{sha256}:{wnid}".encode())[:32]
+
+
+def printable(path: str | os.PathLike[str] | bytes) -> str:
+    r"""A path as text that any file, terminal or database takes.
+
+    Bytes that are not UTF-8 become backslash escapes such as ``\udce9``.
+    """
+    return os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def csv_safe(cell: Any) -> Any:
+    """Disarm a text cell that a spreadsheet would run as a formula, by a leading apostrophe.
+
+    Numbers pass unchanged. The reverse is `csv_plain`.
+    """
+    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r", "'"):
+        return "'" + cell
+    return cell
+
+
+def csv_plain(cell: str) -> str:
+    """Undo `csv_safe`."""
+    return cell[1:] if cell[:1] == "'" else cell
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> str:
+    """CSV with a header, safe against spreadsheet formulas (see `csv_safe`), lines ending in LF.
+
+    Args:
+        columns: the header.
+        rows: mappings from column to cell, or sequences in the order of `columns`.
+    """
+    lines: list[str] = []
+
+    class Lines:
+        def write(self, line: str) -> None:
+            # The writer quotes what its line end is made of; so a lone CR is quoted as well.
+            lines.append(line.removesuffix("\r\n") + "\n")
+
+    writer = csv.writer(Lines(), lineterminator="\r\n")
+    writer.writerow(columns)
+    for row in rows:
+        cells = [row[c] for c in columns] if isinstance(row, Mapping) else row
+        writer.writerow(["" if cell is None else csv_safe(cell) for cell in cells])
+    return "".join(lines)
+
+
+def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Rows of a UTF-8 CSV file with a header, one at a time, with their line numbers.
+
+    Args:
+        path: the file; a byte-order mark is skipped.
+        required: columns that must be there.
+
+    Raises:
+        UsageError: no such file, not UTF-8, a column is missing, or a row has too many cells.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, restkey="\0", strict=True)
+            absent = [c for c in required if c not in (reader.fieldnames or ())]
+            if absent:
+                has = ", ".join(reader.fieldnames or ()) or "nothing"
+                raise UsageError(
+                    f"{printable(path)}: column {absent[0]!r} is missing; the header has {has}"
+                )
+            for row in reader:
+                if "\0" in row:
+                    raise UsageError(
+                        f"{printable(path)}, line {reader.line_num}: more cells than columns"
+                    )
+                yield reader.line_num, {k: v or "" for k, v in row.items()}
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {printable(path)}: {reason}") from error
+
+
+@contextmanager
+def hold(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock file `path` while working, and say in it who holds it.
+
+    The operating system lets go of the lock when the process ends, however it ends.
+
+    Args:
+        path: the lock file; its folder must exist.
+        what: what this process does, for the message to the others.
+
+    Raises:
+        BusyError: another process holds it; the text names it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path.with_suffix(".lock"))
+    note = path.with_suffix(".json")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise BusyError(f"{_holder(note)} holds this workspace; wait for it to end") from None
+    try:
+        with suppress(OSError):
+            note.write_text(
+                json.dumps(
+                    {
+                        "what": what,
+                        "pid": os.getpid(),
+                        "host": socket.gethostname(),
+                        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+                    }
+                ),
+                encoding="utf-8",
+            )
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(note: Path) -> str:
+    try:
+        told = json.loads(note.read_text(encoding="utf-8"))
+        return f"{told['what']} (process {told['pid']} on {told['host']}, since {told['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another command"
