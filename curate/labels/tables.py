@@ -1,0 +1,147 @@
+"""Tables of classes: those that travel with the project, and the user's own CSV files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from curate.errors import LabelSpaceError, nearest
+from curate.files import printable, read_csv
+from curate.labels.classes import MAX_CLASSES, LabelClass, first_fault
+from curate.settings import data_file
+
+#: The label spaces that travel with the project.
+PRESETS = ("imagenet-1k", "imagenet-a", "imagenet-o")
+
+# What a user's table may call a column; one of each is read, all others are ignored.
+_ID = ("wnid", "id")
+_NAMES = ("names", "synonyms")
+_COLUMN = ("column", "index")
+
+
+@lru_cache(maxsize=1)
+def imagenet() -> dict[str, LabelClass]:
+    """The 1,000 classes by WordNet id, in the order of an ImageNet-1k output.
+
+    Classes of ImageNet-A and ImageNet-O carry their search terms and taxa.
+    """
+    facts: dict[str, dict[str, str]] = {}
+    for preset in PRESETS[1:]:
+        for _, row in read_csv(data_file(f"labels/{preset}.csv"), ["wnid"]):
+            facts[row["wnid"]] = row
+    classes = {}
+    for _, row in read_csv(data_file("labels/imagenet-1k.csv"), ["column", "wnid", "name"]):
+        known = facts.get(row["wnid"], {})
+        classes[row["wnid"]] = LabelClass(
+            wnid=row["wnid"],
+            name=row["name"],
+            names=_list(row["names"]),
+            column=int(row["column"]),
+            clip_name=row["clip_name"],
+            parents=_list(row["parent_name"]),
+            queries=_list(known.get("query_terms", "")),
+            scientific_names=_list(known.get("scientific_name", "")),
+        )
+    return classes
+
+
+def preset_classes(preset: str) -> list[LabelClass]:
+    """The classes of one of `PRESETS`, in their order."""
+    known = imagenet()
+    return [known[row["wnid"]] for _, row in read_csv(data_file(f"labels/{preset}.csv"), ["wnid"])]
+
+
+def read_classes(path: Path) -> list[LabelClass]:
+    """The classes of a user's table, in its order.
+
+    The CSV file has a header with `wnid` or `id`, and optionally `name`, `names` or `synonyms`
+    (separated by semicolons, or by commas where no semicolon occurs), and `column` or `index`:
+    the column of an ImageNet-1k output that the class reads. For a WordNet id of ImageNet-1k names
+    and column are filled in. Further columns are ignored.
+
+    Raises:
+        LabelSpaceError: the table is unusable; the text names the line.
+        UsageError: the file cannot be read as CSV.
+    """
+    classes: list[LabelClass] = []
+    lines: list[int] = []
+    header: tuple[str, str | None, str | None] | None = None
+    for line, row in read_csv(path, []):
+        where = f"{printable(path)}, line {line}"
+        if header is None:
+            header = _header(row, path)
+        if len(classes) == MAX_CLASSES:
+            raise LabelSpaceError(f"{where}: more than {MAX_CLASSES:,} classes")
+        id_column, names_column, number_column = header
+        classes.append(
+            _own_class(
+                wnid=row[id_column].strip(),
+                name=_blanks(row.get("name", "")),
+                names=_list(row[names_column] if names_column else ""),
+                number=row[number_column].strip() if number_column else "",
+                where=where,
+            )
+        )
+        lines.append(line)
+    if not classes:
+        raise LabelSpaceError(
+            f"{printable(path)} holds no classes: write a header with 'wnid' or 'id', "
+            "then one class a line"
+        )
+    if (fault := first_fault(classes)) is not None:
+        position, what = fault
+        raise LabelSpaceError(f"{printable(path)}, line {lines[position]}: {what}")
+    return classes
+
+
+def _header(columns: Iterable[str], path: Path) -> tuple[str, str | None, str | None]:
+    columns = list(columns)
+
+    def spelt(options: tuple[str, ...]) -> str | None:
+        found = [option for option in options if option in columns]
+        if len(found) > 1:
+            raise LabelSpaceError(
+                f"{printable(path)}: the header has both {found[0]!r} and {found[1]!r}: keep one"
+            )
+        return found[0] if found else None
+
+    wnid = spelt(_ID)
+    if wnid is None:
+        near = [column for option in _ID for column in nearest(option, columns, 1)]
+        hint = f" (is it {near[0]!r}?)" if near else ""
+        raise LabelSpaceError(
+            f"{printable(path)}: the header has no column 'wnid' or 'id'{hint}; "
+            f"it has {', '.join(repr(column) for column in columns)}"
+        )
+    return wnid, spelt(_NAMES), spelt(_COLUMN)
+
+
+def _own_class(wnid: str, name: str, names: tuple[str, ...], number: str, where: str) -> LabelClass:
+    if number and not re.fullmatch(r"-?[0-9]{1,9}", number):
+        raise LabelSpaceError(f"{where}: column {number!r} is not a whole number")
+    column = int(number) if number else None
+    known = imagenet().get(wnid)
+    if known is None:
+        return LabelClass(wnid, name or (names[0] if names else wnid), names, column)
+    if column not in (None, known.column):
+        raise LabelSpaceError(
+            f"{where}: {wnid} ({known.name}) is column {known.column} of an ImageNet-1k output, "
+            f"not {column}: correct the cell or leave it empty"
+        )
+    return replace(
+        known,
+        name=name or (names[0] if names else known.name),
+        names=(*names, *known.names),
+    )
+
+
+def _list(cell: str) -> tuple[str, ...]:
+    parts = cell.split(";" if ";" in cell else ",")
+    return tuple(part for part in map(_blanks, parts) if part)
+
+
+def _blanks(text: str) -> str:
+    return " ".join(text.split())
