@@ -1,0 +1,221 @@
+"""Runs, the parts of their scores, verdicts and the shortlist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+
+from curate.catalog.engine import pieces
+from curate.catalog.tables import (
+    candidates,
+    images,
+    parts,
+    runs,
+    verdicts,
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate as the stages read it."""
+
+    id: int
+    key: str
+    sha256: str
+    extension: str
+    wnid: str
+
+
+@dataclass(frozen=True)
+class Shortlisted:
+    """One row of the shortlist, in the words of the contract."""
+
+    place: int
+    candidate_id: int
+    candidate: str
+    sha256: str
+    extension: str
+    wnid: str
+    predicted_wnid: str
+    confidence: float
+    p_true: float
+    borderline: bool
+
+
+def candidate_keys(
+    connection: Connection, wnids: Sequence[str] | None
+) -> Iterator[tuple[str, int]]:
+    """(key, id) of the candidates of the classes `wnids` (all for None), sorted by key."""
+    query = select(candidates.c.key, candidates.c.id).order_by(candidates.c.key)
+    for row in connection.execution_options(yield_per=10_000).execute(
+        query if wnids is None else query.where(candidates.c.wnid.in_(wnids))
+    ):
+        yield row.key, row.id
+
+
+def candidates_by_id(connection: Connection, ids: Sequence[int]) -> list[Candidate]:
+    """The candidates with these ids, sorted by key."""
+    found: list[Candidate] = []
+    for some in pieces(ids):
+        query = (
+            select(
+                candidates.c.id,
+                candidates.c.key,
+                candidates.c.sha256,
+                images.c.extension,
+                candidates.c.wnid,
+            )
+            .join(images, images.c.sha256 == candidates.c.sha256)
+            .where(candidates.c.id.in_(some))
+        )
+        found += [Candidate(**row._mapping) for row in connection.execute(query)]
+    return sorted(found, key=lambda candidate: candidate.key)
+
+
+def run(connection: Connection, run_id: str) -> RowMapping | None:
+    """The row of a run, or None."""
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).first()
+    return row._mapping if row else None
+
+
+def newest_run(connection: Connection, state: str = "finished") -> RowMapping | None:
+    """The run that ended last (for `state` "running": started last), or None."""
+    query = select(runs).where(runs.c.state == state)
+    row = connection.execute(
+        query.order_by(runs.c.finished.desc(), runs.c.started.desc(), runs.c.id)
+    ).first()
+    return row._mapping if row else None
+
+
+def all_runs(connection: Connection) -> list[RowMapping]:
+    """Every run, oldest first."""
+    rows = connection.execute(select(runs).order_by(runs.c.started, runs.c.id))
+    return [row._mapping for row in rows]
+
+
+def start_run(connection: Connection, row: dict[str, Any]) -> None:
+    """Record a run before its first image."""
+    connection.execute(insert(runs).values(row))
+
+
+def finish_run(connection: Connection, run_id: str, values: dict[str, Any]) -> None:
+    """Record that a run has ended."""
+    connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+
+
+def run_parts(connection: Connection, run_id: str) -> list[RowMapping]:
+    """The named parts of a run's scores, in order."""
+    query = select(parts).where(parts.c.run_id == run_id).order_by(parts.c.number)
+    return [row._mapping for row in connection.execute(query)]
+
+
+def add_part(connection: Connection, part: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+    """Name a part and record its verdicts."""
+    connection.execute(insert(parts).values(part))
+    if rows:
+        connection.execute(insert(verdicts), list(rows))
+
+
+def forget_part(connection: Connection, run_id: str, number: int, ids: Sequence[int]) -> None:
+    """Take back a part and the verdicts on its candidates `ids`."""
+    connection.execute(delete(parts).where(parts.c.run_id == run_id, parts.c.number == number))
+    for some in pieces(ids):
+        connection.execute(
+            delete(verdicts).where(verdicts.c.run_id == run_id, verdicts.c.candidate_id.in_(some))
+        )
+
+
+def survivors(connection: Connection, run_id: str) -> list[RowMapping]:
+    """The survivors of a run with what caps and orders need, sorted by candidate key."""
+    query = (
+        select(verdicts, candidates.c.key, candidates.c.sha256, candidates.c.wnid)
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "survivor")
+        .order_by(candidates.c.key)
+    )
+    return [row._mapping for row in connection.execute(query)]
+
+
+def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]) -> None:
+    """Give the candidates the places 1, 2, … on the run's shortlist."""
+    if candidate_ids:
+        connection.execute(
+            update(verdicts).where(
+                verdicts.c.run_id == run_id, verdicts.c.candidate_id == bindparam("b_candidate")
+            ),
+            [
+                {"b_candidate": number, "place": place}
+                for place, number in enumerate(candidate_ids, start=1)
+            ],
+        )
+
+
+def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
+    """A run's shortlist in review order."""
+    query = (
+        select(
+            verdicts.c.place,
+            candidates.c.id.label("candidate_id"),
+            candidates.c.key.label("candidate"),
+            candidates.c.sha256,
+            images.c.extension,
+            candidates.c.wnid,
+            verdicts.c.predicted_wnid,
+            verdicts.c.confidence,
+            verdicts.c.p_true,
+            verdicts.c.borderline,
+        )
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(
+            verdicts.c.run_id == run_id,
+            verdicts.c.outcome == "survivor",
+            verdicts.c.place.is_not(None),
+        )
+        .order_by(verdicts.c.place)
+    )
+    return [Shortlisted(**row._mapping) for row in connection.execute(query)]
+
+
+def verdict_counts(connection: Connection, run_id: str) -> list[tuple[str, str | None, int]]:
+    """(outcome, reason, count) of a run."""
+    query = (
+        select(verdicts.c.outcome, verdicts.c.reason, func.count())
+        .where(verdicts.c.run_id == run_id)
+        .group_by(verdicts.c.outcome, verdicts.c.reason)
+        .order_by(verdicts.c.outcome, verdicts.c.reason)
+    )
+    return [(outcome, reason, count) for outcome, reason, count in connection.execute(query)]
+
+
+def failures(connection: Connection, run_id: str) -> list[RowMapping]:
+    """The candidates that a run could not score, with the reason, by key."""
+    query = (
+        select(candidates.c.key, candidates.c.sha256, candidates.c.wnid, verdicts.c.reason)
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "failed")
+        .order_by(candidates.c.key)
+    )
+    return [row._mapping for row in connection.execute(query)]
+
+
+def nearest_misses(connection: Connection, run_id: str, count: int) -> list[RowMapping]:
+    """Removed candidates whose largest p(true class) was smallest when they left."""
+    query = (
+        select(
+            verdicts,
+            candidates.c.key,
+            candidates.c.sha256,
+            candidates.c.wnid,
+            images.c.extension,
+        )
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "removed")
+        .order_by(verdicts.c.p_true, candidates.c.key)
+        .limit(count)
+    )
+    return [row._mapping for row in connection.execute(query)]

@@ -1,0 +1,177 @@
+"""The tables of the catalogue, the same in SQLite and PostgreSQL.
+
+An image is bytes, known by their SHA-256. A candidate is an image under one weak label; its key
+depends on content alone, so that two workspaces with the same photos agree on every order. A
+verdict belongs to a run. Times are UTC without zone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+#: What holds for the whole workspace, such as the fingerprint of its label space.
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("extension", String(8), nullable=False),
+    Column("format", String(16), nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Column("width", Integer, nullable=False),
+    Column("height", Integer, nullable=False),
+    Column("notes", JSON, nullable=False),
+    Column("pixel_sha256", String(64), nullable=False, index=True),
+    Column("perceptual_hash", String(32), nullable=False),
+    Column("taken_in", DateTime, nullable=False),
+)
+
+candidates = Table(
+    "candidates",
+    metadata,
+    # The number is the place in the order of arrival; the key says what the candidate is.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(32), nullable=False, unique=True),
+    Column("sha256", String(64), ForeignKey(images.c.sha256), nullable=False, index=True),
+    Column("wnid", String(64), nullable=False),
+    Column("near_key", String(32)),
+    Index("ix_candidates_wnid_key", "wnid", "key"),
+)
+
+origins = Table(
+    "origins",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), nullable=False),
+    Column("source", String(64), nullable=False),
+    Column("locator", Text, nullable=False),
+    Column("collection", Text),
+    Column("page", Text),
+    Column("title", Text),
+    Column("author", Text),
+    Column("licence", String(64), nullable=False),
+    Column("licence_url", Text),
+    Column("licence_text", Text),
+    Column("seen", DateTime, nullable=False),
+    UniqueConstraint("candidate_id", "source", "locator"),
+)
+
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("source", String(64), nullable=False),
+    Column("locator", Text, nullable=False),
+    Column("reason", String(32), nullable=False, index=True),
+    Column("detail", Text, nullable=False),
+    Column("seen", DateTime, nullable=False),
+    UniqueConstraint("source", "locator"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("rule", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("record", JSON, nullable=False),
+    Column("summary", JSON),
+    Column("started", DateTime, nullable=False),
+    Column("finished", DateTime),
+)
+
+#: The parts of a run's scores. A file that no row names does not exist for any reader.
+parts = Table(
+    "parts",
+    metadata,
+    Column("run_id", String(32), ForeignKey(runs.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("file", String(64), nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("candidates", Integer, nullable=False),
+    Column("forwards", Integer, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("run_id", String(32), ForeignKey(runs.c.id), primary_key=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True),
+    # survivor, removed or failed
+    Column("outcome", String(16), nullable=False),
+    # why it was removed or failed, and at which view of which model (numbers in the run's record)
+    Column("reason", String(32)),
+    Column("model", Integer),
+    Column("view", Integer),
+    # of the first model's centre crop
+    Column("predicted_wnid", String(64)),
+    Column("confidence", Float),
+    # the largest p(true class) of all computed views
+    Column("p_true", Float),
+    Column("borderline", Boolean, nullable=False, default=False),
+    # the place on the shortlist from 1, empty where the cap or the verdict keeps it off
+    Column("place", Integer),
+    Index("ix_verdicts_run_id_outcome_place", "run_id", "outcome", "place"),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("version", String(32), primary_key=True),
+    Column("run_id", String(32), ForeignKey(runs.c.id), nullable=False),
+    Column("manifest_sha256", String(64), nullable=False),
+    Column("images", Integer, nullable=False),
+    Column("classes", Integer, nullable=False),
+    Column("reviewed", Boolean, nullable=False),
+    Column("record", JSON, nullable=False),
+    Column("built", DateTime, nullable=False),
+)
+
+release_items = Table(
+    "release_items",
+    metadata,
+    Column("version", String(32), ForeignKey(releases.c.version), primary_key=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True),
+    Column("path", Text, nullable=False),
+)
+
+
+def now() -> datetime:
+    """The present time in UTC without zone, to the second."""
+    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)

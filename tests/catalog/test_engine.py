@@ -1,0 +1,120 @@
+"""The catalogue's transactions, migrations and refusals."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text, update
+
+from curate.catalog.engine import Catalogue, insert_new, open_catalogue
+from curate.catalog.tables import facts, metadata
+from curate.errors import StorageError, WorkspaceError
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return open_catalogue(tmp_path / "catalogue.sqlite", create=True)
+
+
+def test_tables_and_migrations_agree(catalogue: Catalogue) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with catalogue.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_last_known_revision_is_the_head_of_the_migrations() -> None:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    import curate.catalog.engine as engine
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
+    script = ScriptDirectory.from_config(config)
+    assert script.get_heads() == [engine.REVISIONS[-1]]
+    assert [r.revision for r in script.walk_revisions()][::-1] == list(engine.REVISIONS)
+
+
+def test_the_pragmas_took(catalogue: Catalogue) -> None:
+    with catalogue.read() as connection:
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert connection.scalar(text("PRAGMA foreign_keys")) == 1
+        assert connection.scalar(text("PRAGMA synchronous")) == 2
+
+
+def test_opening_twice_keeps_what_is_there(tmp_path: Path, catalogue: Catalogue) -> None:
+    with catalogue.write() as connection:
+        insert_new(connection, facts, [{"name": "a", "value": "1"}], ["name"])
+        insert_new(connection, facts, [{"name": "a", "value": "2"}], ["name"])
+    catalogue.close()
+    with open_catalogue(tmp_path / "catalogue.sqlite").read() as connection:
+        assert connection.execute(select(facts)).all() == [("a", "1")]
+
+
+def test_a_newer_catalogue_is_refused(tmp_path: Path, catalogue: Catalogue) -> None:
+    with catalogue.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    catalogue.close()
+    with pytest.raises(WorkspaceError, match=r"newer version \(revision 9999"):
+        open_catalogue(tmp_path / "catalogue.sqlite")
+
+
+def test_an_absent_a_foreign_and_a_damaged_catalogue_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="is missing"):
+        open_catalogue(tmp_path / "absent.sqlite")
+    foreign = tmp_path / "foreign.sqlite"
+    sqlite3.connect(foreign).executescript("CREATE TABLE x (y)")
+    with pytest.raises(WorkspaceError, match="no catalogue of curate"):
+        open_catalogue(foreign)
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"not a database at all" * 1000)
+    with pytest.raises(StorageError, match="damaged"):
+        open_catalogue(damaged)
+
+
+def test_a_failed_transaction_leaves_nothing(catalogue: Catalogue) -> None:
+    with pytest.raises(RuntimeError), catalogue.write() as connection:
+        insert_new(connection, facts, [{"name": "a", "value": "1"}], ["name"])
+        raise RuntimeError
+    with catalogue.read() as connection:
+        assert connection.execute(select(facts)).all() == []
+
+
+def test_a_reader_is_not_blocked_by_a_writer_and_sees_one_state(catalogue: Catalogue) -> None:
+    with catalogue.write() as connection:
+        insert_new(connection, facts, [{"name": "n", "value": "0"}], ["name"])
+    with catalogue.write() as writer:
+        writer.execute(update(facts).values(value="1"))
+        with catalogue.read() as reader:
+            assert reader.scalar(select(facts.c.value)) == "0"
+
+
+def _count_up(path: str, times: int) -> None:
+    catalogue = open_catalogue(Path(path))
+    for _ in range(times):
+        with catalogue.write() as connection:
+            value = int(connection.scalar(select(facts.c.value)) or 0)
+            connection.execute(update(facts).values(value=str(value + 1)))
+
+
+@pytest.mark.slow
+def test_no_update_is_lost_under_many_writers(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.sqlite"
+    catalogue = open_catalogue(path, create=True)
+    with catalogue.write() as connection:
+        insert_new(connection, facts, [{"name": "n", "value": "0"}], ["name"])
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_count_up, args=(str(path), 20)) for _ in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 8
+    with catalogue.read() as connection:
+        assert connection.scalar(select(facts.c.value)) == "160"
