@@ -1,0 +1,42 @@
+"""Measures: pure functions on NumPy arrays, fractions unless said, `ValueError` on bad input."""
+
+from curate.metrics.calibration import calibration_error
+from curate.metrics.classification import (
+    accuracy,
+    grouped_accuracy,
+    predict,
+    restrict,
+    softmax_confidence,
+)
+from curate.metrics.corruption import corruption_errors
+from curate.metrics.intervals import bootstrap_interval, clopper_pearson
+from curate.metrics.ood import ood_detection
+from curate.metrics.selective import aurra
+from curate.metrics.shift import (
+    bootstrap_band,
+    effective_robustness,
+    fit_logit_line,
+    fit_piecewise,
+    pm_k,
+    relative_robustness,
+)
+
+__all__ = [
+    "accuracy",
+    "aurra",
+    "bootstrap_band",
+    "bootstrap_interval",
+    "calibration_error",
+    "clopper_pearson",
+    "corruption_errors",
+    "effective_robustness",
+    "fit_logit_line",
+    "fit_piecewise",
+    "grouped_accuracy",
+    "ood_detection",
+    "pm_k",
+    "predict",
+    "relative_robustness",
+    "restrict",
+    "softmax_confidence",
+]
