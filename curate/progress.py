@@ -60,6 +60,7 @@ class _Lines:
         self.what, self.total, self.unit = what, total, unit
         self.start_at = self.done = done
         self.started = self.told = time.monotonic()
+        self.told_done = done
         self.lock = threading.Lock()
 
     def advance(self, count: int = 1) -> None:
@@ -70,11 +71,11 @@ class _Lines:
 
     def close(self) -> None:
         with self.lock:
-            if self.told != self.started:
+            if self.told != self.started and self.told_done != self.done:
                 self._tell()
 
     def _tell(self) -> None:
-        self.told = time.monotonic()
+        self.told, self.told_done = time.monotonic(), self.done
         rate = (self.done - self.start_at) / max(self.told - self.started, 1e-9)
         text = f"{self.what}: {self.done}"
         if self.total is not None:
@@ -157,7 +158,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
         yield stop
         return
 
-    previous: dict[int, Any] = {}
+    previous: dict[signal.Signals, Any] = {}
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.requested:
@@ -167,10 +168,10 @@ def stop_on_interrupt() -> Iterator[Stop]:
         stop.request()
         say("stopping after the batch in hand; interrupt again to stop at once")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, handle)
+    for caught in (signal.SIGINT, signal.SIGTERM):
+        previous[caught] = signal.signal(caught, handle)
     try:
         yield stop
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for caught, handler in previous.items():
+            signal.signal(caught, handler)
