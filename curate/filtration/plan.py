@@ -1,0 +1,88 @@
+"""From an ensemble and a label space to the plan of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curate.errors import UnknownNameError
+from curate.filtration.cascade import BATCH_SIZES, Photo, Plan
+from curate.filtration.rules import Misclassified
+from curate.images.decode import decode_trusted
+from curate.images.views import PAPER, ViewRecipe, resize_short_side
+from curate.labels.space import LabelSpace
+
+if TYPE_CHECKING:
+    from curate.models.classifier import Classifier
+    from curate.models.ensemble import Ensemble
+
+#: How the ten views are cut: as in the paper, or as each classifier was trained.
+VIEWS_MODES = ("paper", "native")
+
+
+def make_plan(
+    ensemble: Ensemble,
+    space: LabelSpace,
+    rule: Misclassified,
+    *,
+    views: str = "paper",
+    device: str = "cpu",
+    complete: bool = False,
+    keep_logits: bool = False,
+) -> Plan:
+    """The plan of a run; refuses what cannot work before the first image.
+
+    Args:
+        ensemble: the classifiers; the first one names the confusion.
+        space: the label space that every softmax and argmax runs over.
+        rule: what removes a candidate.
+        views: "paper" or "native".
+        device: "cpu", "cuda", "cuda:1", "mps".
+        complete: score every view of every candidate.
+        keep_logits: keep the full logits.
+
+    Raises:
+        LabelSpaceError: a classifier's output lacks a class of the label space.
+        WeightsError: a classifier does not take such views, or gives no finite numbers.
+        UnknownNameError: no such way to cut views.
+    """
+    if views not in VIEWS_MODES:
+        raise UnknownNameError("way to cut views", views, VIEWS_MODES)
+    paper = views == "paper"
+    columns = ensemble.check(space, PAPER.crop if paper else None)
+    classifiers = [classifier.to(device) for classifier in ensemble]
+    recipes = [PAPER if paper else classifier.preprocessing.recipe for classifier in classifiers]
+    costs = [forward_cost(c, recipe) for c, recipe in zip(classifiers, recipes, strict=True)]
+    return Plan(
+        classifiers=classifiers,
+        columns=[np.asarray(of_one) for of_one in columns],
+        recipes=recipes,
+        order=sorted(range(len(classifiers)), key=lambda number: (costs[number], number)),
+        rule=rule,
+        batch_size=BATCH_SIZES[device.split(":")[0]],
+        complete=complete,
+        keep_logits=keep_logits,
+    )
+
+
+def forward_cost(classifier: Classifier, recipe: ViewRecipe) -> int:
+    """Floating-point operations of one view, counted and not timed: the same on every machine."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    blank = np.zeros((1, recipe.crop, recipe.crop, 3), np.uint8)
+    with FlopCounterMode(display=False) as counter:
+        classifier.logits(blank)
+    return int(counter.get_total_flops())
+
+
+def prepare(data: bytes, plan: Plan) -> Photo:
+    """Decode a stored image and resize it once for each recipe of the plan.
+
+    Raises:
+        ImageRefused: the bytes do not decode.
+    """
+    image = decode_trusted(data)
+    return Photo(
+        {recipe: resize_short_side(image, recipe) for recipe in dict.fromkeys(plan.recipes)}
+    )

@@ -1,0 +1,179 @@
+"""Scores: what one classifier says of one view, within the workspace's label space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curate.files import atomic_write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class ViewScores:
+    """Scores of B views, one array element a view.
+
+    Attributes:
+        p_true: softmax probability of the true class, float64 in [0, 1].
+        predicted: position of the predicted class in the label space (the lowest one on a tie).
+        confidence: softmax probability of the predicted class, the maximum softmax probability.
+        gap: p_true minus the largest probability of any other class, in [-1, 1]; above 0 exactly
+            where the true class is predicted, ties apart.
+        finite: False where the model's output is no number; such a view decides nothing.
+    """
+
+    p_true: np.ndarray
+    predicted: np.ndarray
+    confidence: np.ndarray
+    gap: np.ndarray
+    finite: np.ndarray
+
+
+def view_scores(logits: np.ndarray, targets: np.ndarray) -> ViewScores:
+    """Scores from logits that are restricted to the label space already.
+
+    The softmax runs in float64 over exactly these columns: in float32 it is exactly 1 from a
+    logit gap of 16.64 on, which makes ties of what is none.
+
+    Args:
+        logits: [B, C], C the size of the label space.
+        targets: [B], position of each view's true class in the label space.
+    """
+    wide = logits.astype(np.float64)
+    finite = np.asarray(np.isfinite(wide).all(axis=1))
+    wide[~finite] = 0
+    wide -= wide.max(axis=1, keepdims=True)
+    np.exp(wide, out=wide)
+    wide /= wide.sum(axis=1, keepdims=True)
+    rows = np.arange(len(wide))
+    predicted = wide.argmax(axis=1)
+    confidence = wide[rows, predicted]
+    p_true = wide[rows, targets]
+    wide[rows, targets] = -1
+    others = wide.max(axis=1) if wide.shape[1] > 1 else np.zeros(len(wide))
+    return ViewScores(p_true, predicted, confidence, p_true - others, finite)
+
+
+@dataclass
+class ScoreRows:
+    """Scores in the making: one row a candidate, model and view.
+
+    Attributes:
+        keep_logits: whether the full logits are kept beside the scores.
+    """
+
+    keep_logits: bool = False
+    _rows: dict[tuple[int, int, int], tuple[float, int, float, bool]] = field(default_factory=dict)
+    _logits: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
+
+    def add(
+        self,
+        items: Sequence[int],
+        model: int,
+        views: Sequence[int],
+        scores: ViewScores,
+        *,
+        exact: bool,
+        logits: np.ndarray | None = None,
+    ) -> None:
+        """Add the views of one pass; an exact score replaces one that is not.
+
+        Args:
+            items: [B] positions of the candidates in the chunk.
+            model: position of the classifier in the ensemble.
+            views: [B] numbers of the views.
+            scores: of these B views.
+            exact: whether they come from the canonical pass (fp32, ten views, one thread).
+            logits: [B, K] full output, where it is kept.
+        """
+        for row, (item, view) in enumerate(zip(items, views, strict=True)):
+            if not scores.finite[row]:
+                continue
+            key = (item, model, view)
+            self._rows[key] = (
+                float(scores.p_true[row]),
+                int(scores.predicted[row]),
+                float(scores.confidence[row]),
+                exact,
+            )
+            if self.keep_logits and logits is not None:
+                self._logits[key] = np.asarray(logits[row], np.float32)
+
+    def table(self, keys: Sequence[str], wnids: Sequence[str]) -> pa.Table:
+        """The rows as a table sorted by candidate, model and view.
+
+        Args:
+            keys: the candidates' keys by position in the chunk.
+            wnids: the label space's ids by position.
+        """
+        import pyarrow as pa
+
+        order = sorted(self._rows, key=lambda key: (keys[key[0]], key[1], key[2]))
+        rows = [self._rows[key] for key in order]
+        columns: dict[str, Any] = {
+            "candidate": pa.array([keys[item] for item, _, _ in order], pa.string()),
+            "model": pa.array([model for _, model, _ in order], pa.int8()),
+            "view": pa.array([view for _, _, view in order], pa.int8()),
+            "p_true": pa.array([row[0] for row in rows], pa.float64()),
+            "predicted_wnid": pa.array([wnids[row[1]] for row in rows], pa.string()),
+            "confidence": pa.array([row[2] for row in rows], pa.float64()),
+            "exact": pa.array([row[3] for row in rows], pa.bool_()),
+        }
+        if self.keep_logits:
+            columns["logits"] = pa.array(
+                [self._logits[key] for key in order], pa.list_(pa.float32())
+            )
+        return pa.table(columns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table as a Parquet file that is whole or absent, the same bytes each time."""
+    import pyarrow.parquet as pq
+
+    with atomic_write(path) as stream:
+        pq.write_table(
+            table,
+            stream,
+            compression="zstd",
+            use_dictionary=["candidate"]
+            + (["predicted_wnid"] if "predicted_wnid" in table.column_names else []),
+        )
+
+
+def merge_parts(paths: Sequence[Path], target: Path, about: dict[str, str]) -> int:
+    """Merge a run's parts, sorted and disjoint, into one file; memory is that of one part.
+
+    Args:
+        paths: the parts in the order of their candidates.
+        target: the merged file.
+        about: what made the scores; goes into the file's metadata.
+
+    Returns:
+        The number of rows.
+    """
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with atomic_write(target) as stream:
+        writer: pq.ParquetWriter | None = None
+        try:
+            for path in paths:
+                table = pq.read_table(path)
+                rows += len(table)
+                if writer is None:
+                    schema = table.schema.with_metadata(about)
+                    writer = pq.ParquetWriter(stream, schema, compression="zstd")
+                writer.write_table(table.cast(schema))
+        finally:
+            if writer is not None:
+                writer.close()
+    return rows
