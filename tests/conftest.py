@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+
+# Before torch is imported: several test processes share the cores, and threads that wait for each
+# other on oversubscribed cores cost tenfold. The processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,3 +35,14 @@ def package_photos() -> list[tuple[Path, int]]:
     photos = sorted(folder.glob("imagenet_*.jpg"))
     assert len(photos) == 20
     return [(path, int(path.stem.split("_")[2])) for path in photos]
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """A Chromium to open pages with; its absence skips, but fails where CURATE_CI=1."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        if (found := shutil.which(name)) is not None:
+            return found
+    if os.environ.get("CURATE_CI") == "1":
+        pytest.fail("there is no Chromium, and CURATE_CI=1 wants the pages to be opened in one")
+    pytest.skip("there is no Chromium to open pages with")

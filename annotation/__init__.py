@@ -1,0 +1,1 @@
+"""What people say of images: the labelling interface, tasks, agreement and consensus."""

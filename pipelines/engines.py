@@ -1,0 +1,72 @@
+"""Engines: where the chunks of a run are worked on. The local one uses this machine's cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from curate.progress import Stop
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, by its affinity and its control group."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as stream:  # noqa: PTH123
+            quota, period = stream.read().split()
+        if quota != "max":
+            cores = min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    return cores
+
+
+def run_here(
+    chunks: Iterable[Chunk],
+    work: Callable[[Chunk], Result],
+    workers: int,
+    stop: Stop | None = None,
+) -> Iterator[tuple[Chunk, Result]]:
+    """Work on chunks in threads, and hand out each with its result as soon as it is there.
+
+    At most `workers + 1` chunks are under way at a time, whatever the number of chunks. When a
+    stop is requested no further chunk starts; those under way end and are handed out.
+
+    Args:
+        chunks: what to work on; taken lazily.
+        work: called in a worker thread.
+        workers: the number of threads.
+        stop: asks to stop.
+
+    Raises:
+        whatever `work` raises, after the chunks under way have ended.
+    """
+    waiting = iter(chunks)
+    under_way: dict[Future[Result], Chunk] = {}
+    with ThreadPoolExecutor(workers, thread_name_prefix="curate") as pool:
+        try:
+            exhausted = False
+            while True:
+                while not exhausted and len(under_way) <= workers and not (stop and stop.requested):
+                    try:
+                        chunk = next(waiting)
+                    except StopIteration:
+                        exhausted = True
+                        break
+                    under_way[pool.submit(work, chunk)] = chunk
+                if not under_way:
+                    return
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield under_way.pop(future), future.result()
+        finally:
+            for future in under_way:
+                future.cancel()

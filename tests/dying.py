@@ -1,0 +1,86 @@
+"""Run `curate` and die by SIGKILL at the N-th moment that matters to what is on the disk.
+
+    python -m tests.dying KIND:N [--fault direct] COMMAND …
+
+KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
+(before and after each rename), "commit" (before each commit), "half" (see below). A run that comes
+to its end says how many moments of each kind there were. The planted fault "direct" writes files in
+place and in two halves instead of atomically, with a moment of the kind "half" between them: the
+tests that kill must find what it leaves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+def main() -> None:
+    kind, number = sys.argv[1].split(":")
+    arguments = sys.argv[2:]
+    fault = arguments[0] == "--fault"
+    if fault:
+        arguments = arguments[2:]
+    moments: Counter[str] = Counter()
+
+    def moment(name: str) -> None:
+        moments.update([name, "any"])
+        if kind in (name, "any") and moments[kind] == int(number):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            moment(name)
+            result = function(*args, **kwargs)
+            moment(name)
+            return result
+
+        return called
+
+    os.fsync = around("fsync", os.fsync)
+    os.replace = around("replace", os.replace)
+    from sqlalchemy import Engine, event
+
+    event.listen(Engine, "commit", lambda _: moment("commit"))
+    if fault:
+        plant_direct_writes(lambda: moment("half"))
+    atexit.register(lambda: sys.stderr.write(f"\nmoments {json.dumps(moments)}\n"))
+    sys.argv = ["curate", *arguments]
+    from curate.cli.main import main as curate
+
+    curate()
+
+
+def plant_direct_writes(between: Callable[[], None]) -> None:
+    import io
+
+    import curate.catalog.store
+    import curate.files
+    import curate.filtration.scores
+
+    @contextmanager
+    def direct(path: Path, *, sync_parent: bool = True) -> Iterator[IO[bytes]]:
+        held = io.BytesIO()
+        held.close = lambda: None  # type: ignore[method-assign]
+        yield held
+        data = held.getvalue()
+        with path.open("wb") as stream:
+            stream.write(data[: len(data) // 2])
+            stream.flush()
+            between()
+            stream.write(data[len(data) // 2 :])
+
+    for module in (curate.files, curate.catalog.store, curate.filtration.scores):
+        module.atomic_write = direct
+
+
+if __name__ == "__main__":
+    main()

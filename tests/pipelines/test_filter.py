@@ -1,0 +1,316 @@
+"""Filtering a workspace: the paper's funnel, stopped anywhere and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import select
+
+from curate.catalog import judging
+from curate.catalog.tables import candidates, parts, verdicts
+from curate.errors import BusyError, SettingsError, UnknownNameError, UsageError
+from curate.files import hold
+from pipelines.collect import collect_folder
+from pipelines.filter import finished_run, read_shortlist, run_filter
+from pipelines.status import status
+from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.running import dying, killed_until_done, run_curate
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory, weak_folder: Path) -> Path:
+    """A workspace of 20 candidates that nothing has filtered yet; copy it to use it."""
+    workspace = create_workspace(tmp_path_factory.mktemp("filter") / "workspace", "imagenet-1k")
+    collect_folder(workspace, weak_folder)
+    workspace.close()
+    return workspace.root
+
+
+@pytest.fixture
+def root(collected: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(collected, tmp_path / "workspace"))
+
+
+@pytest.fixture(scope="module")
+def filtered(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The same, filtered once and never cut off."""
+    root = shutil.copytree(collected, tmp_path_factory.mktemp("filtered") / "workspace")
+    workspace = open_workspace(root)
+    run_filter(workspace)
+    return workspace
+
+
+def results(workspace: Workspace) -> dict[str, Any]:
+    """What a run leaves, without times."""
+    row = finished_run(workspace)
+    folder = workspace.run_folder(row["id"])
+    with workspace.catalogue.read() as connection:
+        query = select(verdicts).order_by(verdicts.c.candidate_id)
+        said = [tuple(verdict) for verdict in connection.execute(query)]
+        named = [(p["number"], p["sha256"]) for p in judging.run_parts(connection, row["id"])]
+    return {
+        "files": {path.name: path.read_bytes() for path in folder.iterdir()},
+        "verdicts": said,
+        "parts": named,
+        "summary": {k: v for k, v in row["summary"].items() if k != "seconds"},
+    }
+
+
+def test_the_summary_is_the_funnel_and_adds_up(filtered: Workspace) -> None:
+    summary = finished_run(filtered)["summary"]
+    assert summary["candidates"] == 20
+    removed = sum(summary["removed"].values())
+    assert removed + summary["survivors"] + summary["failed"] == 20
+    assert summary["survivors"] >= 6
+    assert summary["survivors"] == summary["shortlisted"] + summary["capped"]
+    assert summary["forwards_naive"] == 400
+    assert 20 <= summary["forwards"] < 400
+    funnel = status(filtered)["funnel"]
+    stages = [funnel[stage] for stage in ("candidates", "scored", "survivors", "shortlisted")]
+    assert stages == [20, 20, summary["survivors"], summary["shortlisted"]]
+    assert sum(row["candidates"] for row in funnel["by_class"].values()) == 20
+
+
+def test_the_scores_hold_what_the_verdicts_rest_on(filtered: Workspace) -> None:
+    run_id, listed = read_shortlist(filtered)
+    table = pq.read_table(filtered.run_folder(run_id) / "scores.parquet")
+    rows = table.to_pylist()
+    order = [(row["candidate"], row["model"], row["view"]) for row in rows]
+    assert order == sorted(set(order))
+    assert json.loads(table.schema.metadata[b"curate"])["run"] == run_id
+    for entry in listed:
+        mine = [row for row in rows if row["candidate"] == entry.candidate]
+        assert len(mine) == 20
+        assert all(row["exact"] for row in mine)
+        assert max(row["p_true"] for row in mine) == entry.p_true <= 0.15
+        assert all(row["predicted_wnid"] != entry.wnid for row in mine)
+        assert mine[0]["predicted_wnid"] == entry.predicted_wnid
+        assert mine[0]["confidence"] == entry.confidence
+
+
+def test_the_same_command_returns_the_finished_run(filtered: Workspace) -> None:
+    before = results(filtered)
+    assert run_filter(filtered) == finished_run(filtered)["summary"]
+    assert results(filtered) == before
+
+
+def test_another_threshold_or_other_classes_are_another_run(
+    root: Path, filtered: Workspace
+) -> None:
+    ids = {finished_run(filtered)["id"]}
+    for threshold in (0.15, 0.5):
+        workspace = open_workspace(root, {"filter.threshold": threshold})
+        ids.add(run_filter(workspace, ["strawberry"])["run"])
+    assert len(ids) == 3
+
+
+def test_softmax_runs_over_the_whole_label_space_whatever_classes_select(
+    root: Path, filtered: Workspace
+) -> None:
+    workspace = open_workspace(root)
+    some = verdicts_of(workspace, run_filter(workspace, ["n02815834", "jeep"])["run"])
+    everything = verdicts_of(filtered, finished_run(filtered)["id"])
+    assert len(some) == 4
+    assert some.items() <= everything.items()
+
+
+def verdicts_of(workspace: Workspace, run_id: str) -> dict[int, tuple[Any, ...]]:
+    columns = [verdicts.c.outcome, verdicts.c.reason, verdicts.c.predicted_wnid]
+    with workspace.catalogue.read() as connection:
+        query = select(verdicts.c.candidate_id, *columns).where(verdicts.c.run_id == run_id)
+        return {row.candidate_id: tuple(row)[1:] for row in connection.execute(query)}
+
+
+def test_the_number_of_cores_changes_no_byte(
+    root: Path, filtered: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.filter.usable_cores", lambda: 5)
+    workspace = open_workspace(root)
+    run_filter(workspace)
+    assert results(workspace) == results(filtered)
+
+
+def test_a_filter_killed_at_every_moment_ends_in_the_same_bytes(
+    root: Path, filtered: Workspace
+) -> None:
+    # Into the first part's file, its rename, its commit; then into the end: merge and last commit.
+    kills = ["fsync:1", "replace:2", "commit:6", "fsync:4", "replace:4", "replace:6"]
+    killed_until_done(["-w", root, "filter"], kills)
+    assert results(open_workspace(root)) == results(filtered)
+
+
+def test_the_kill_test_finds_scores_that_are_not_written_atomically(root: Path) -> None:
+    """A planted fault leaves half a file under a name that counts."""
+    assert dying("--fault", "direct", "-w", root, "filter", at="half:1") is None
+    (part,) = (root / "runs").glob("*/parts/*.parquet")
+    with pytest.raises(ValueError, match="not a parquet file"):
+        pq.read_table(part)
+
+
+def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on(
+    root: Path, filtered: Workspace
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "curate", "-w", root, "filter"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    while not list((root / "runs").glob("*/parts")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    assert "Traceback" not in stderr
+    if process.returncode == 130:
+        assert "the same command goes on" in stderr
+        run_filter(open_workspace(root))
+    else:
+        assert process.returncode == 0
+    assert results(open_workspace(root)) == results(filtered)
+
+
+def test_a_part_that_went_missing_or_was_altered_is_scored_again(
+    root: Path, filtered: Workspace
+) -> None:
+    assert dying("-w", root, "filter", at="replace:3") is None
+    workspace = open_workspace(root)
+    with workspace.catalogue.read() as connection:
+        named = connection.execute(select(parts)).all()
+    assert named
+    path = workspace.run_folder(named[0].run_id) / "parts" / named[0].file
+    path.write_bytes(path.read_bytes()[:-5])
+    run_filter(workspace)
+    assert results(workspace) == results(filtered)
+
+
+def test_a_second_filter_is_told_who_holds_the_workspace(root: Path) -> None:
+    (root / ".curate").mkdir(exist_ok=True)
+    with (
+        hold(root / ".curate" / "filter", "curate filter"),
+        pytest.raises(BusyError, match=rf"curate filter \(process {os.getpid()} on"),
+    ):
+        run_filter(open_workspace(root))
+
+
+def test_a_corrupt_image_in_the_middle_is_counted_named_and_the_run_goes_on(
+    root: Path, filtered: Workspace
+) -> None:
+    workspace = open_workspace(root)
+    stored = list(workspace.store)
+    stored[3][1].write_bytes(b"\xff\xd8 no longer a photo")
+    stored[7][1].unlink()
+    with workspace.catalogue.read() as connection:
+        wanted = [stored[3][0], stored[7][0]]
+        query = select(candidates).where(candidates.c.sha256.in_(wanted))
+        affected = len(connection.execute(query).all())
+    summary = run_filter(workspace)
+    assert summary["failed"] == affected >= 2
+    listed = (root / summary["failed_list"]).read_text(encoding="utf-8")
+    assert f"{stored[3][0]}," in listed
+    assert f"{stored[7][0]}," in listed
+    assert listed.count("altered") + listed.count("missing") == affected
+    kept = {e.candidate for e in read_shortlist(workspace)[1]}
+    assert kept <= {e.candidate for e in read_shortlist(filtered)[1]}
+    done = run_curate("filter", "--strict", "--json", workspace=root, expect=1)
+    assert json.loads(done.stdout)["failed"] == affected
+    assert done.stderr.endswith(f"curate: {affected} candidates could not be scored\n")
+
+
+def test_caps_and_orders_choose_among_survivors(root: Path) -> None:
+    listed = {}
+    for order in ("hash", "confidence", "arrival"):
+        workspace = open_workspace(root, {"filter.cap": 1, "filter.cap_order": order})
+        summary = run_filter(workspace)
+        listed[order] = read_shortlist(workspace, summary["run"])[1]
+        confusions = [(e.wnid, e.predicted_wnid) for e in listed[order]]
+        assert len(confusions) == len(set(confusions))
+    assert [e.confidence for e in listed["confidence"]] == sorted(
+        (e.confidence for e in listed["confidence"]), reverse=True
+    )
+    ids = [e.candidate_id for e in listed["arrival"]]
+    assert ids == sorted(ids)
+
+
+def test_complete_scores_give_the_same_shortlist(root: Path, filtered: Workspace) -> None:
+    workspace = open_workspace(root)
+    summary = run_filter(workspace, complete=True, keep_logits=True)
+    assert summary["forwards"] == summary["forwards_naive"] == 400
+    assert read_shortlist(workspace)[1] == read_shortlist(filtered)[1]
+    table = pq.read_table(workspace.run_folder(summary["run"]) / "scores.parquet")
+    assert len(table) == 400
+    assert {len(logits) for logits in table["logits"].to_pylist()} == {1000}
+
+
+@pytest.mark.parametrize(
+    ("options", "classes", "error", "message"),
+    [
+        ({"filter.rule": "misclasified"}, (), UnknownNameError, "did you mean misclassified"),
+        ({"filter.models": ("lite/efficientnet_lit0",)}, (), UnknownNameError, "lite0"),
+        ({}, ("dragonfly_",), UsageError, "no candidates of these classes"),
+        ({}, ("dragonflie",), UnknownNameError, "dragonfly"),
+        ({}, ("crane",), UsageError, "n02012849.*n03126707"),
+        ({"filter.device": "cuda:9"}, (), UsageError, "cuda"),
+        ({"filter.models": ("lite/efficientnet_lite0",) * 2}, (), UsageError, "twice"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_first_image(
+    root: Path,
+    options: dict[str, Any],
+    classes: tuple[str, ...],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        run_filter(open_workspace(root, options), classes)
+    assert "\n" not in str(caught.value)
+    assert not (root / "runs").exists()
+
+
+def test_an_empty_workspace_and_a_wrong_number_say_so(tmp_path: Path) -> None:
+    workspace = create_workspace(tmp_path / "empty", "imagenet-a")
+    with pytest.raises(UsageError, match="there are no candidates yet; begin with: curate collect"):
+        run_filter(workspace)
+    with pytest.raises(SettingsError, match="threshold"):
+        open_workspace(workspace.root, {"filter.threshold": 1.5})
+
+
+def test_the_reference_survivors_come_out(tmp_path: Path, shared_data: Path) -> None:
+    """The 18 survivors of an independent plain loop, and no other, near ones aside."""
+    import csv
+
+    with (shared_data / "photos" / "reference.csv").open(encoding="utf-8") as stream:
+        reference = {r["path"]: r["outcome"] for r in csv.DictReader(stream)}
+    workspace = create_workspace(tmp_path / "workspace", "imagenet-a")
+    collected = collect_folder(workspace, shared_data / "photos" / "images" / "A")
+    assert (collected.new, collected.found) == (1063, 1063)
+    summary = run_filter(workspace)
+    from curate.catalog import intake
+
+    with workspace.catalogue.read() as connection:
+        said = connection.execute(select(verdicts)).all()
+        where = intake.origins_of(connection, [row.candidate_id for row in said])
+    disagree = [
+        (where[row.candidate_id][0]["locator"], row.outcome)
+        for row in said
+        if row.outcome != reference["images/" + where[row.candidate_id][0]["locator"]]
+        and not row.borderline
+    ]
+    assert disagree == []
+    assert summary["survivors"] == sum(
+        outcome == "survivor" for path, outcome in reference.items() if path.startswith("images/A")
+    )
+    assert summary["forwards_naive"] / summary["forwards"] > 10

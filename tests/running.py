@@ -1,0 +1,62 @@
+"""Running the real command in a process of its own, whole or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_curate(
+    *arguments: str | Path, workspace: Path | None = None, expect: int | None = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a process of its own."""
+    before: Sequence[str | Path] = ["-w", workspace] if workspace else []
+    done = subprocess.run(
+        [sys.executable, "-m", "curate", *map(str, before), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        env={**os.environ, **env},
+        check=False,
+        timeout=280,
+    )
+    if expect is not None:
+        assert done.returncode == expect, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def dying(*arguments: str | Path, at: str) -> dict[str, int] | None:
+    """Run `curate` until the moment `at` (see tests/dying.py).
+
+    Returns:
+        None if it was killed, else how many moments of each kind there were.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.dying", at, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    if done.returncode:
+        return None
+    return json.loads(done.stderr.rsplit("moments ", 1)[1])
+
+
+def killed_until_done(command: Sequence[str | Path], kills: Sequence[str]) -> None:
+    """Start a command again and again, killed at one moment after the other, then to its end.
+
+    A kill that comes after the last moment of a start counts as that start's end.
+    """
+    killed = [dying(*command, at=at) is None for at in kills]
+    assert sum(killed) >= len(kills) / 2, f"too few of the kills came in time: {killed}"
+    assert dying(*command, at="any:1000000") is not None
