@@ -1,0 +1,1 @@
+"""Evaluation: predictions of models, what they amount to, and tables of it."""
