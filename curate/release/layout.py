@@ -1,0 +1,218 @@
+"""Reading datasets in the layout of ImageNet-A: one folder a class, named by the class's id."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from curate.errors import AmbiguousNameError, UnknownNameError, UsageError
+from curate.files import printable
+from curate.labels.space import LabelSpace, load_label_space
+
+#: The names that torchvision's ImageFolder takes for images, whatever their case.
+IMAGE_EXTENSIONS = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".ppm",
+    ".bmp",
+    ".pgm",
+    ".tif",
+    ".tiff",
+    ".webp",
+)
+
+#: Files that `curate release build` writes beside the class folders.
+CLASS_MAP, RELEASE_RECORD = "classes.csv", "release.json"
+
+_WNID = re.compile(r"n[0-9]{8}")
+
+# A record is as long as its label space; this is a hundred times the longest one.
+_LARGEST_RECORD = 256_000_000
+
+
+class LabelledImage(NamedTuple):
+    """One image of a dataset.
+
+    Attributes:
+        path: the file, beginning with the dataset's folder as it was given.
+        wnid: id of its class, the name of its class folder.
+    """
+
+    path: Path
+    wnid: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A dataset on the disk.
+
+    Attributes:
+        root: its folder.
+        items: the images, class by class, in the order of their names' bytes.
+        passed_over: what lies in the class folders but is not loaded: (path within the dataset,
+            "symbolic link", "no image name" or "no regular file"), in the same order.
+    """
+
+    root: Path
+    items: tuple[LabelledImage, ...]
+    passed_over: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def wnids(self) -> tuple[str, ...]:
+        """The classes that have images, sorted; ImageFolder numbers them in this order."""
+        return tuple(sorted({item.wnid for item in self.items}))
+
+    def relative(self, item: LabelledImage) -> str:
+        """The path of an image within the dataset, with slashes and printable."""
+        return _printable(item.path.relative_to(self.root))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[LabelledImage]:
+        return iter(self.items)
+
+
+def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
+    """List the images of a dataset in ImageNet-A style; their content is not looked at.
+
+    Files beside the class folders and folders whose name begins with a dot are ignored. Symbolic
+    links below `root` are not followed. Folders within a class folder belong to its class.
+
+    Args:
+        root: the folder that holds the class folders.
+        space: whose ids class folders may bear. By default the release's own label space, and
+            for other datasets every WordNet id, such as n02268443.
+
+    Raises:
+        UsageError: no folder, no class folders, or no images in them.
+        UnknownNameError, AmbiguousNameError: a folder that no class is called; the text names the
+            nearest.
+        LabelSpaceError: the class map of a release is unusable.
+    """
+    space = space or release_label_space(root)
+    images: list[LabelledImage] = []
+    passed_over: list[tuple[str, str]] = []
+    for name in _class_folders(root, space):
+        for path, fault in _files(root / name):
+            if fault:
+                passed_over.append((_printable(path.relative_to(root)), fault))
+            else:
+                images.append(LabelledImage(path, name))
+    if not images:
+        seen = ""
+        if passed_over:
+            first, fault = passed_over[0]
+            seen = f"; passed over: {len(passed_over)} files, the first is {first!r} ({fault})"
+        raise UsageError(f"the class folders of {printable(root)} hold no images{seen}")
+    return Layout(root, tuple(images), tuple(passed_over))
+
+
+def release_label_space(root: Path) -> LabelSpace | None:
+    """The label space of a release that `curate release build` wrote; None for other folders.
+
+    Raises:
+        UsageError: its record cannot be read, or its class map is another one than it names.
+        LabelSpaceError: its class map is unusable.
+    """
+    record_path, class_map = root / RELEASE_RECORD, root / CLASS_MAP
+    if not (record_path.is_file() and class_map.is_file()):
+        return None
+    try:
+        if record_path.stat().st_size > _LARGEST_RECORD:
+            raise ValueError("it is too large")
+        told = json.loads(record_path.read_bytes())["label_space"]
+        name, fingerprint = str(told["name"]), told["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no release's record"
+        raise UsageError(f"cannot read {printable(record_path)}: {reason}") from error
+    space = LabelSpace(name, load_label_space(CLASS_MAP, root).classes)
+    if space.fingerprint != fingerprint:
+        raise UsageError(
+            f"{printable(class_map)} is not the class map that {RELEASE_RECORD} names; "
+            "fetch the release again"
+        )
+    return space
+
+
+def _class_folders(root: Path, space: LabelSpace | None) -> list[str]:
+    folders, links, files = [], [], 0
+    for entry in _entries(root):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_symlink():
+            links.append(printable(entry.name))
+        elif entry.is_dir(follow_symlinks=False):
+            folders.append(entry.name)
+        else:
+            files += entry.name.lower().endswith(IMAGE_EXTENSIONS)
+    strangers = [name for name in folders if not _is_class(name, space)]
+    if strangers and len(strangers) == len(folders):
+        for name in folders:
+            if any(_is_class(entry.name, space) for entry in _entries(root / name)):
+                inner = printable(root / name)
+                raise UsageError(
+                    f"the class folders are one level down: name {inner} instead of "
+                    f"{printable(root)}"
+                )
+    if strangers:
+        raise _stranger(root, strangers[0], space)
+    if not folders:
+        seen = f" ({links[0]!r} is a symbolic link, which is not followed)" if links else ""
+        seen = seen or (f" ({files} images lie in it directly)" if files else "")
+        raise UsageError(
+            f"{printable(root)} has no class folders{seen}; images belong in folders named by "
+            "class id, such as n02268443"
+        )
+    return folders
+
+
+def _is_class(name: str, space: LabelSpace | None) -> bool:
+    return bool(_WNID.fullmatch(name)) if space is None else name in space
+
+
+def _stranger(root: Path, name: str, space: LabelSpace | None) -> UsageError:
+    where, text = f"class folders of {printable(root)}", printable(name)
+    try:
+        meant = (space or load_label_space("imagenet-1k")).match(text, where=where)
+    except (UnknownNameError, AmbiguousNameError) as error:
+        return error
+    return UsageError(f"{where}: {text!r} is a class name; call the folder {meant.wnid}")
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Everything below a class folder but folders, as (path, why it is no image or "")."""
+    waiting = [folder]
+    while waiting:
+        inner = []
+        for entry in _entries(waiting.pop()):
+            path = Path(entry.path)
+            if entry.is_symlink():
+                yield path, "symbolic link"
+            elif entry.is_dir(follow_symlinks=False):
+                inner.append(path)
+            elif not entry.name.lower().endswith(IMAGE_EXTENSIONS):
+                yield path, "no image name"
+            else:
+                yield path, "" if entry.is_file(follow_symlinks=False) else "no regular file"
+        waiting += reversed(inner)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listing:
+            return sorted(listing, key=lambda entry: os.fsencode(entry.name))
+    except NotADirectoryError:
+        raise UsageError(f"{printable(folder)} is not a folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {printable(folder)}: {error.strerror}") from error
+
+
+def _printable(relative: Path) -> str:
+    return printable(relative.as_posix())

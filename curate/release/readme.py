@@ -1,0 +1,92 @@
+"""The short plain text that travels with a release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from curate.labels.space import LabelSpace
+from curate.release.manifest import ManifestRow
+
+
+def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelSpace) -> bytes:
+    """README.md of an unreviewed release: what it is, how to load it, what is in it.
+
+    Text that comes from a label space stands in indented blocks, where nothing is markup.
+
+    Args:
+        record: what `release.json` holds.
+        rows: of the manifest.
+        space: the label space.
+    """
+    version, counts = record["version"], record["counts"]
+    paragraphs = [
+        f"# UNREVIEWED: {counts['images']:,} images of release {version}, their labels confirmed "
+        "by nobody",
+        "Photos that the models named below get wrong, chosen by filtering weakly labelled "
+        "candidates. Filtering concentrates wrong labels, so expect many of them among these "
+        "photos. Use the release to try a loader or an evaluation; publish no number that rests "
+        "on it.",
+        *_licence(counts),
+        "## Loading",
+        "One folder a class, named by the class's id:",
+        _block(
+            "from torchvision.datasets import ImageFolder",
+            f'dataset = ImageFolder("{version}")',
+        ),
+        "ImageFolder numbers the folders that are there in sorted order. Models number classes "
+        "otherwise: go by the folder's name, and find it in `classes.csv` (`position` in the label "
+        "space, `column` of an ImageNet-1k output). Restrict the output to the label space before "
+        "taking the maximum, as this command does:",
+        _block(f"curate evaluate {version} --model lite/efficientnet_lite2"),
+        *_metadata(counts),
+        "## Files",
+        "`manifest.parquet` and `manifest.csv` hold the same rows, one an image: labels, scores, "
+        "origin, author, licence, checksums. `release.json` holds the settings, models and "
+        "versions that made the release. To check every file:",
+        _block("sha256sum -c SHA256SUMS"),
+        "## Models that took part in choosing",
+        "They are wrong on these photos by construction: their accuracy here says nothing. That "
+        "of models related to them is pulled down too.",
+        _block(*(f"{model['name']}  {model['fingerprint']}" for model in record["models"])),
+        f"## {counts['images']:,} images of {counts['classes']:,} classes",
+        _block(
+            *(
+                f"{wnid}  {count:>6,}  {space.get(wnid).name}"
+                for wnid, count in counts["by_class"].items()
+            )
+        ),
+    ]
+    return ("\n\n".join(paragraphs) + "\n").encode()
+
+
+def _licence(counts: Mapping[str, Any]) -> list[str]:
+    unknown = counts["licence_unknown"]
+    if not unknown:
+        return ["Each photo has its own licence and author: see the manifest, and name the author."]
+    return [
+        f"Do not publish this folder: {unknown:,} of its {counts['images']:,} photos have no "
+        "licence that allows passing them on. Their licences and authors, as far as known, are in "
+        "the manifest."
+    ]
+
+
+def _metadata(counts: Mapping[str, Any]) -> list[str]:
+    said = []
+    if turned := counts["notes"].get("exif-orientation-applied"):
+        said.append(
+            f"{turned:,} photos carry an EXIF orientation: apply it (`ImageOps.exif_transpose` of "
+            "Pillow), or the model sees them turned, as the filter did not."
+        )
+    if located := counts["notes"].get("has-gps"):
+        said.append(f"{located:,} photos carry the place where they were taken in their metadata.")
+    if counts["reencoded"]:
+        said.append(
+            f"{counts['reencoded']:,} images were of a format that loaders do not list (GIF, AVIF) "
+            "and are PNG here; the manifest says which."
+        )
+    return [" ".join(said)] if said else []
+
+
+def _block(*lines: str) -> str:
+    return "\n".join(f"    {line}" for line in lines)

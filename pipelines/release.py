@@ -1,0 +1,322 @@
+"""Release: from the shortlist of a run to an immutable, versioned dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from curate._version import __version__
+from curate.catalog import intake, judging, overview
+from curate.catalog.judging import Shortlisted
+from curate.catalog.tables import now
+from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
+from curate.files import canonical_json, printable
+from curate.licences import UNKNOWN
+from curate.progress import progress, say, stop_on_interrupt
+from curate.release.build import Built, Item, build_folder
+from curate.release.manifest import ManifestRow
+from curate.release.naming import NAMINGS, paper_stem
+from curate.release.version import Version, parse_version
+from pipelines.filter import finished_run
+from pipelines.workspace import Workspace
+
+#: The format of `release.json`.
+_FORMAT = 1
+
+_ORIGIN_COLUMNS = (
+    "licence",
+    "licence_url",
+    "licence_text",
+    "author",
+    "title",
+    "page",
+    "source",
+    "locator",
+    "collection",
+)
+
+
+def build_release(
+    workspace: Workspace,
+    version: str,
+    *,
+    unreviewed: bool,
+    run_id: str | None = None,
+    naming: str = "hash",
+) -> dict[str, Any]:
+    """Build `WORKSPACE/releases/VERSION/` from the shortlist of a run, marked as unreviewed.
+
+    Args:
+        workspace: where from and where to.
+        version: MAJOR.MINOR.PATCH.
+        unreviewed: must be True: there are no reviews to build from.
+        run_id: the run; the newest finished one by default.
+        naming: "hash" (by content) or "paper" (as ImageNet-A names its files).
+
+    Returns:
+        The JSON summary of the contract; `problems` are remarks, one line each.
+
+    Raises:
+        UsageError: no version, one that exists, nothing reviewed, an empty shortlist.
+        UnknownNameError: no such run or way to name.
+        BusyError: another build is at work here.
+        StorageError: an image is missing or altered, or the disk is full.
+        Interrupted: stopped by the user; nothing was built.
+    """
+    wanted = parse_version(version)
+    if naming not in NAMINGS:
+        raise UnknownNameError("naming", naming, NAMINGS)
+    if not unreviewed:
+        raise UsageError(
+            f"release {wanted}: nobody has reviewed a candidate yet; add --unreviewed to build it "
+            "from the shortlist, marked as unreviewed"
+        )
+    with workspace.held("release"):
+        _refuse_known(workspace, wanted)
+        run = finished_run(workspace, run_id)
+        listed = _shortlist(workspace, run)
+        items = _items(workspace, run, listed, naming)
+        target = workspace.root / "releases" / str(wanted)
+        with stop_on_interrupt() as stop, progress("release", len(items)) as bar:
+            built = build_folder(
+                target,
+                items,
+                _reader(workspace),
+                _record(workspace, run, wanted, naming),
+                workspace.label_space,
+                bar=bar,
+                stop=stop,
+            )
+        if built.adopted:
+            say(f"release {wanted} stood there already, unrecorded and the same byte for byte")
+        _remember(workspace, run, wanted, listed, built)
+    counts = built.record["counts"]
+    return {
+        "version": str(wanted),
+        "images": counts["images"],
+        "classes": counts["classes"],
+        "sha256": built.manifest_sha256,
+        "problems": _problems(built),
+        "path": printable(target),
+        "run": run["id"],
+        "reviewed": False,
+        "licence_unknown": counts["licence_unknown"],
+        "reencoded": counts["reencoded"],
+    }
+
+
+def list_releases(workspace: Workspace) -> list[dict[str, Any]]:
+    """The releases of a workspace, a row each, in the order of their versions.
+
+    Returns:
+        `version`, `images`, `classes`, `reviewed`, `sha256` (of the manifest), `run` and `built`
+        (UTC, ISO 8601).
+    """
+    with workspace.catalogue.read() as connection:
+        rows = overview.all_releases(connection)
+    return [
+        {
+            "version": row["version"],
+            "images": row["images"],
+            "classes": row["classes"],
+            "reviewed": row["reviewed"],
+            "sha256": row["manifest_sha256"],
+            "run": row["run_id"],
+            "built": row["built"].isoformat(),
+        }
+        for row in sorted(rows, key=lambda row: parse_version(row["version"]))
+    ]
+
+
+def _refuse_known(workspace: Workspace, wanted: Version) -> None:
+    known = [row["version"] for row in list_releases(workspace)]
+    if str(wanted) in known:
+        raise UsageError(
+            f"release {wanted} exists and never changes; choose a version above {known[-1]}"
+        )
+
+
+def _shortlist(workspace: Workspace, run: Mapping[str, Any]) -> list[Shortlisted]:
+    space = workspace.label_space
+    if run["record"]["label_space"]["fingerprint"] != space.fingerprint:
+        raise UsageError(
+            f"run {run['id']} was made under another label space than {space.name}; "
+            "filter again, or undo the change"
+        )
+    with workspace.catalogue.read() as connection:
+        listed = judging.shortlist(connection, run["id"])
+    if not listed:
+        raise UsageError(
+            f"run {run['id']} has no survivors, so there is nothing to release; "
+            "collect more candidates and filter again"
+        )
+    return listed
+
+
+def _items(
+    workspace: Workspace, run: Mapping[str, Any], listed: Sequence[Shortlisted], naming: str
+) -> list[Item]:
+    with workspace.catalogue.read() as connection:
+        origins = intake.origins_of(connection, [entry.candidate_id for entry in listed])
+        images = intake.images_of(connection, sorted({entry.sha256 for entry in listed}))
+    second = _second_predictions(workspace, run, listed) if naming == "paper" else {}
+    space = workspace.label_space
+    items = []
+    for entry in listed:
+        image = images[entry.sha256]
+        predicted = space.get(entry.predicted_wnid).name
+        row = ManifestRow(
+            path="",
+            candidate=entry.candidate,
+            place=entry.place,
+            wnid=entry.wnid,
+            name=space.get(entry.wnid).name,
+            predicted_wnid=entry.predicted_wnid,
+            predicted_name=predicted,
+            confidence=entry.confidence,
+            p_true=entry.p_true,
+            borderline=entry.borderline,
+            reviewed=False,
+            width=image["width"],
+            height=image["height"],
+            sha256="",
+            original_sha256=entry.sha256,
+            reencoded=False,
+            **_origin(origins[entry.candidate_id]),
+        )
+        stem = None
+        if naming == "paper":
+            other = space.get(second.get(entry.candidate, entry.predicted_wnid)).name
+            stem = paper_stem(entry.p_true, predicted, other, entry.confidence)
+        items.append(Item(row, entry.wnid, entry.extension, stem, image["notes"]))
+    return items
+
+
+def _origin(origins: Sequence[RowMapping]) -> dict[str, Any]:
+    """The first origin as columns; the others as JSON. When each was seen is left out: a release
+    holds no clock.
+    """
+    rows = [{column: row[column] for column in _ORIGIN_COLUMNS} for row in origins]
+    first = rows[0] if rows else dict.fromkeys(_ORIGIN_COLUMNS) | {"licence": UNKNOWN.id}
+    others = [{k: v for k, v in row.items() if v is not None} for row in rows[1:]]
+    return first | {"other_origins": canonical_json(others).decode()}
+
+
+def _second_predictions(
+    workspace: Workspace, run: Mapping[str, Any], listed: Sequence[Shortlisted]
+) -> dict[str, str]:
+    """What the second model's centre crop predicts, by candidate; empty for an ensemble of one."""
+    if len(run["record"]["models"]) < 2:
+        return {}
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = workspace.run_folder(run["id"]) / "scores.parquet"
+    wanted = [entry.candidate for entry in listed]
+    try:
+        table = pq.read_table(
+            path,
+            columns=["candidate", "predicted_wnid"],
+            filters=[("model", "=", 1), ("view", "=", 0), ("candidate", "in", wanted)],
+        )
+        found = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"cannot read the scores {printable(path)}: {error}") from error
+    if missing := set(wanted) - set(found):
+        raise StorageError(f"the scores {printable(path)} lack candidate {min(missing)}")
+    return found
+
+
+def _reader(workspace: Workspace) -> Callable[[str, str], bytes]:
+    store = workspace.store
+
+    def read(sha256: str, extension: str) -> bytes:
+        try:
+            return store.read(sha256, extension)
+        except ImageRefused as refusal:
+            place = store.path(sha256, extension).relative_to(workspace.root).as_posix()
+            raise StorageError(
+                f"no release was built: the stored image {place} is {refusal.reason}; "
+                "put the original file back there"
+            ) from refusal
+
+    return read
+
+
+def _record(
+    workspace: Workspace, run: Mapping[str, Any], wanted: Version, naming: str
+) -> dict[str, Any]:
+    """What `release.json` holds; nothing in it tells when or how fast it was made."""
+    record = dict(run["record"])
+    apart = ("models", "label_space", "rule", "made_by")
+    summary = run["summary"]
+    funnel = ("candidates", "removed", "survivors", "shortlisted", "capped", "failed")
+    return {
+        "format": _FORMAT,
+        "version": str(wanted),
+        "reviewed": False,
+        "layout": "imagenet-a",
+        "naming": naming,
+        "run": run["id"],
+        "rule": record["rule"],
+        "label_space": record["label_space"],
+        "models": record["models"],
+        "filter": {key: value for key, value in record.items() if key not in apart},
+        "settings": run["settings"],
+        "scores_made_by": record["made_by"],
+        "built_by": {
+            "curate": __version__,
+            **{name: metadata.version(name) for name in ("pillow", "pyarrow")},
+        },
+        "counts": {"funnel": {key: summary[key] for key in funnel}},
+    }
+
+
+def _remember(
+    workspace: Workspace,
+    run: Mapping[str, Any],
+    wanted: Version,
+    listed: Sequence[Shortlisted],
+    built: Built,
+) -> None:
+    ids = {entry.candidate: entry.candidate_id for entry in listed}
+    release = {
+        "version": str(wanted),
+        "run_id": run["id"],
+        "manifest_sha256": built.manifest_sha256,
+        "images": len(built.rows),
+        "classes": built.record["counts"]["classes"],
+        "reviewed": False,
+        "record": built.record,
+        "built": now(),
+    }
+    items = [
+        {"version": str(wanted), "candidate_id": ids[row.candidate], "path": row.path}
+        for row in built.rows
+    ]
+    with workspace.catalogue.write() as connection:
+        overview.add_release(connection, release, items)
+
+
+def _problems(built: Built) -> list[str]:
+    counts = built.record["counts"]
+    problems = ["unreviewed: nobody has confirmed these labels"]
+    if unknown := counts["licence_unknown"]:
+        problems.append(
+            f"{unknown} of {counts['images']} images have no licence that allows passing them on: "
+            "do not publish this release"
+        )
+    if located := counts["notes"].get("has-gps"):
+        problems.append(f"{located} images carry the place where they were taken")
+    labels: dict[str, list[str]] = {}
+    for row in built.rows:
+        labels.setdefault(row.original_sha256, []).append(row.path)
+    twice = [paths for paths in labels.values() if len(paths) > 1]
+    if twice:
+        problems.append(
+            f"{len(twice)} images stand under several labels, the first as {' and '.join(twice[0])}"
+        )
+    return problems
