@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from curate import metrics
     from curate.filtration.api import FilterResult, filter_images
     from curate.labels.space import LabelSpace, load_label_space
-    from curate.models.classifier import Classifier, Ensemble
+    from curate.models.classifier import Classifier
+    from curate.models.ensemble import Ensemble
     from curate.models.zoo import load_classifier
 
 #: Public name to the module that holds it; None for a module itself.
 _HOMES = {
     "Classifier": "curate.models.classifier",
-    "Ensemble": "curate.models.classifier",
+    "Ensemble": "curate.models.ensemble",
     "FilterResult": "curate.filtration.api",
     "LabelSpace": "curate.labels.space",
     "filter_images": "curate.filtration.api",

@@ -1,0 +1,44 @@
+# Two commands on a fresh machine that has Python 3.11 or later, git and make:
+#   make demo   sets up and runs the main job on real photos
+#   make test   sets up and passes the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test fast lint bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/curate demo demo
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Without the slow ones: whole runs, kills, browsers.
+fast: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/filter.py
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.12 demo"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.made
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo]'
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.made
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

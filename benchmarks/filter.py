@@ -1,0 +1,250 @@
+"""How fast the filter is: against the loop that a good user would write, and against the limit.
+
+    python benchmarks/filter.py [--photos DIR] [--mix 0.11] [--first N]
+
+Three times on the same photos, all in this process with the models loaded:
+
+(a) naive: Dataset and DataLoader, Resize, TenCrop, twenty forward passes and one decode a photo,
+    with the best of three batch sizes;
+(b) `curate filter`, from the store to the finished run: decoding, the cascade, Parquet, catalogue;
+(c) the limit: the forward passes that the cascade needs, in its batches, and the decoding and
+    resizing of the photos, each alone on all cores, added up.
+
+(a)/(b) says how many times faster the filter is; (c)/(b) says how much of the time is work that
+cannot be left out. DIR holds class folders named by ImageNet-A's wnids. With --mix M the photos are
+chosen so that the share M survives (all survivors, and the first of the others in hash order).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+from curate.filtration.plan import prepare
+from curate.models.runtime import bound_threads
+from pipelines.collect import collect_folder
+from pipelines.engines import usable_cores
+from pipelines.filter import FilterRun, begin_run, read_shortlist
+from pipelines.workspace import Workspace, create_workspace
+
+BATCH_SIZES = (1, 4, 16)
+
+
+class Photos(Dataset[Any]):
+    """Photos as ten normalised crops, as torchvision's documentation would have it."""
+
+    def __init__(self, items: Sequence[tuple[Path, int]], mean: float, std: float) -> None:
+        self.items = items
+        self.transform = transforms.Compose(
+            [
+                transforms.Resize(256),
+                transforms.TenCrop(224),
+                transforms.Lambda(
+                    lambda crops: torch.stack([transforms.functional.to_tensor(c) for c in crops])
+                ),
+                transforms.Normalize([mean] * 3, [std] * 3),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        path, target = self.items[index]
+        return self.transform(Image.open(path).convert("RGB")), target
+
+
+def naive(
+    items: Sequence[tuple[Path, int]],
+    networks: Sequence[torch.nn.Module],
+    columns: np.ndarray,
+    batch_size: int,
+    threshold: float = 0.15,
+) -> tuple[float, list[int]]:
+    """The plain loop on all cores; seconds, and which photos survive."""
+    survivors: list[int] = []
+    started = time.perf_counter()
+    loader = DataLoader(Photos(items, 0.5, 0.5), batch_size=batch_size)
+    done = 0
+    with torch.inference_mode():
+        for crops, targets in loader:
+            size = len(crops)
+            keep = torch.ones(size, dtype=torch.bool)
+            for network in networks:
+                logits = network(crops.flatten(0, 1))[:, columns]
+                p = logits.softmax(dim=1).view(size, 10, -1)
+                p_true = p.gather(2, targets.view(-1, 1, 1).expand(-1, 10, 1)).squeeze(2)
+                right = p.argmax(dim=2) == targets.view(-1, 1)
+                keep &= ~(right | (p_true > threshold)).any(dim=1)
+            survivors += [done + n for n in keep.nonzero().flatten().tolist()]
+            done += size
+    return time.perf_counter() - started, survivors
+
+
+def traced(run: FilterRun) -> list[tuple[int, int]]:
+    """The forward passes that a run needs: (classifier, views in the batch), in any order."""
+    from curate.filtration.cascade import judge_chunk
+
+    passes: list[tuple[int, int]] = []
+    for number, classifier in enumerate(run.plan.classifiers):
+        original = classifier.logits
+
+        def logits(
+            views: Any, number: int = number, original: Callable[..., Any] = original
+        ) -> Any:
+            passes.append((number, len(views)))
+            return original(views)
+
+        classifier.logits = logits  # type: ignore[method-assign]
+    with bound_threads(1):
+        for chunk in run.candidates.chunks():
+            candidates, photos = run.load(chunk)
+            targets = [run.targets[c.wnid] for c in candidates]
+            judge_chunk(photos, targets, run.plan)
+    for classifier in run.plan.classifiers:
+        del classifier.logits  # type: ignore[method-assign]
+    return passes
+
+
+def on_all_cores(tasks: Sequence[Callable[[], Any]]) -> float:
+    """Seconds that the tasks take on one thread a core."""
+
+    def bounded(task: Callable[[], Any]) -> None:
+        with bound_threads(1):
+            task()
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        list(pool.map(bounded, tasks))
+    return time.perf_counter() - started
+
+
+def limit(run: FilterRun, passes: Sequence[tuple[int, int]], data: Sequence[bytes]) -> list[float]:
+    """Seconds of the bare forward passes, and of bare decoding and resizing."""
+    inputs = {
+        shape: torch.rand(shape[1], 3, 224, 224).to(memory_format=torch.channels_last)
+        for shape in set(passes)
+    }
+
+    def forward(shape: tuple[int, int]) -> None:
+        with torch.inference_mode():
+            run.plan.classifiers[shape[0]].module(inputs[shape])
+
+    forwards = on_all_cores([lambda shape=shape: forward(shape) for shape in passes])  # type: ignore[misc]
+    decoding = on_all_cores([lambda one=one: prepare(one, run.plan) for one in data])  # type: ignore[misc]
+    return [forwards, decoding]
+
+
+def chosen(photos: Path, mix: float | None, first: int | None) -> list[tuple[Path, str]]:
+    """The photos of the benchmark with their class ids, in hash order."""
+    items = sorted(
+        ((path, path.parent.name) for path in photos.glob("*/*") if path.is_file()),
+        key=lambda item: hashlib.sha256(item[0].name.encode()).hexdigest(),
+    )
+    if first is not None:
+        items = items[:first]
+    if mix is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            workspace = filled(Path(folder) / "all", items)
+            summary = begin_run(workspace).work()
+            listed = {entry.sha256 for entry in read_shortlist(workspace, summary["run"])[1]}
+            workspace.close()
+        survivors = [i for i in items if hashlib.sha256(i[0].read_bytes()).hexdigest() in listed]
+        others = [item for item in items if item not in survivors]
+        items = survivors + others[: round(len(survivors) * (1 / mix - 1))]
+    return items
+
+
+def filled(root: Path, items: Sequence[tuple[Path, str]]) -> Workspace:
+    """A workspace that has collected these photos."""
+    source = root.with_name(root.name + "-photos")
+    for path, wnid in items:
+        (source / wnid).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, source / wnid)
+    workspace = create_workspace(root, "imagenet-a")
+    collect_folder(workspace, source)
+    return workspace
+
+
+def main() -> None:
+    """Run and print the figures as text and as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "--photos", type=Path, default=Path(__file__).parents[2] / "shared/data/photos/images/A"
+    )
+    parser.add_argument("--mix", type=float)
+    parser.add_argument("--first", type=int)
+    options = parser.parse_args()
+    if not options.photos.is_dir():
+        sys.exit(f"{options.photos} is absent; name class folders with --photos")
+    items = chosen(options.photos, options.mix, options.first)
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = filled(Path(folder) / "workspace", items)
+        run = begin_run(workspace)
+        started = time.perf_counter()
+        summary = run.work()
+        seconds_b = time.perf_counter() - started
+        passes = traced(run)
+        assert sum(size for _, size in passes) == summary["forwards"]
+        parts = limit(run, passes, [path.read_bytes() for path, _ in items])
+
+        space = workspace.label_space
+        columns = run.plan.columns[0]
+        pairs = [(path, space.position(wnid)) for path, wnid in items]
+        networks = [
+            c.module.to(memory_format=torch.contiguous_format) for c in run.plan.classifiers
+        ]
+        torch.set_num_threads(usable_cores())
+        sample = pairs[: min(len(pairs), 48)]
+        trial = {size: naive(sample, networks, columns, size)[0] for size in BATCH_SIZES}
+        best = min(trial, key=trial.__getitem__)
+        seconds_a, survivors = naive(pairs, networks, columns, best)
+        assert len(survivors) == summary["survivors"], "the plain loop and the cascade disagree"
+        workspace.close()
+    result = {
+        "photos": len(items),
+        "survivors": summary["survivors"],
+        "forwards": summary["forwards"],
+        "forwards_naive": summary["forwards_naive"],
+        "fewer_passes": summary["forwards_naive"] / summary["forwards"],
+        "batches": {f"{m}x{n}": c for (m, n), c in sorted(Counter(passes).items())},
+        "a_seconds": seconds_a,
+        "a_batch_size": best,
+        "b_seconds": seconds_b,
+        "c_seconds": sum(parts),
+        "c_forward_seconds": parts[0],
+        "c_decode_seconds": parts[1],
+        "a/b": seconds_a / seconds_b,
+        "c/b": sum(parts) / seconds_b,
+        "cores": usable_cores(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+    }
+    print(json.dumps(result, indent=1))
+    print(
+        f"{len(items)} photos, {summary['survivors']} survive: "
+        f"(a) {seconds_a:.1f} s, (b) {seconds_b:.1f} s, (c) {sum(parts):.1f} s; "
+        f"(a)/(b) = {result['a/b']:.1f}, (c)/(b) = {result['c/b']:.2f}; "
+        f"{result['fewer_passes']:.1f} times fewer passes"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""`curate collect`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.cli.common import Debug, Json, Strict, StrictError, counts, emit, workspace
+
+
+class NearDuplicates(StrEnum):
+    """What becomes of a picture that is nearly there already."""
+
+    flag = "flag"
+    reject = "reject"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    group = typer.Typer(help="Take in candidate images with weak labels.", no_args_is_help=True)
+    group.command("folder")(folder)
+    app.add_typer(group, name="collect")
+
+
+def folder(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Class folders named by wnid or class name, or what --labels lists.",
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            metavar="CSV",
+            help="A table with the columns path (relative to PATH) and label, and optionally "
+            "source, page, title, author, licence. Example: --labels photos.csv",
+            show_default=False,
+        ),
+    ] = None,
+    near_duplicates: Annotated[
+        NearDuplicates,
+        typer.Option(
+            help="Pictures that are nearly there already: flag takes them and notes it, reject "
+            "refuses them. Example: --near-duplicates reject"
+        ),
+    ] = NearDuplicates.flag,
+    strict: Strict = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take in a folder of weakly labelled photos.
+
+    Example: curate collect folder photos --labels photos.csv
+    """
+    from pipelines.collect import collect_folder
+
+    opened = workspace()
+    collected = collect_folder(opened, path, labels, near_duplicates=near_duplicates.value)
+    summary = collected.to_dict()
+    text = f"found {collected.found:,}: {collected.new:,} new, {collected.known:,} known"
+    refused = sum(collected.rejected.values())
+    if refused:
+        text += f", {refused:,} rejected ({counts(collected.rejected)}); see {collected.list}"
+    if collected.near_duplicates:
+        text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
+    emit(summary, text)
+    if strict and refused:
+        raise StrictError(f"{refused} files were rejected")

@@ -1,0 +1,123 @@
+"""What the commands share: options, the workspace, and the single way out for results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curate.errors import CurateError
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+@dataclass
+class Shared:
+    """What the options before the command say."""
+
+    workspace: Path | None = None
+    json: bool = False
+    debug: bool = False
+
+
+#: One process runs one command.
+shared = Shared()
+
+
+def _json(value: bool) -> bool:
+    shared.json |= value
+    return shared.json
+
+
+def _debug(value: bool) -> bool:
+    shared.debug |= value
+    return shared.debug
+
+
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print exactly one JSON object, the summary.", callback=_json),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_debug)
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Exit with 1 where items were refused or failed.")
+]
+Classes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--classes",
+        help="Classes by wnid, name or preset, comma-separated or repeated, or @FILE with one a "
+        "line. Example: --classes dragonfly,n01531178. Default: all.",
+        show_default=False,
+    ),
+]
+Run = Annotated[
+    str | None,
+    typer.Option("--run", help="A run's id. Default: the newest finished one.", show_default=False),
+]
+
+
+def workspace(options: Mapping[str, Any] | None = None) -> Workspace:
+    """Open the workspace that the options, the environment or the current folder name."""
+    from curate.settings import find_workspace
+    from pipelines.workspace import open_workspace
+
+    return open_workspace(find_workspace(shared.workspace), options)
+
+
+def emit(summary: Mapping[str, Any], text: str = "") -> None:
+    """Print a result on standard output: the summary as JSON where asked for, else the text."""
+    if shared.json:
+        sys.stdout.write(json.dumps(summary, sort_keys=True, allow_nan=False) + "\n")
+    elif text:
+        sys.stdout.write(text.rstrip("\n") + "\n")
+    sys.stdout.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A plain-text table: the first column left, numbers right, two blanks between columns."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max([len(c), *(len(row[n]) for row in cells)]) for n, c in enumerate(columns)]
+    right = [
+        bool(rows) and all(isinstance(row[n], int | float | None) for row in rows)
+        for n in range(len(columns))
+    ]
+
+    def line(row: Sequence[str]) -> str:
+        parts = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([line(columns), *(line(row) for row in cells)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value).replace("\n", "\\n")
+
+
+def counts(by_reason: Mapping[str, int]) -> str:
+    """Counts by reason as text, the largest first."""
+    ordered = sorted(by_reason.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{reason} {count:,}" for reason, count in ordered)
+
+
+class StrictError(CurateError):
+    """Items were refused or failed, and `--strict` was given."""

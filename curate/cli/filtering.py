@@ -1,0 +1,217 @@
+"""`curate filter` and `curate shortlist`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from curate.cli.common import (
+    Classes,
+    Debug,
+    Json,
+    Run,
+    Strict,
+    StrictError,
+    counts,
+    emit,
+    shared,
+    table,
+    workspace,
+)
+
+
+class CapOrder(StrEnum):
+    """Which survivors of a confusion come first."""
+
+    hash = "hash"
+    confidence = "confidence"
+    arrival = "arrival"
+
+
+class Views(StrEnum):
+    """How the ten crops are cut."""
+
+    paper = "paper"
+    native = "native"
+
+
+class Form(StrEnum):
+    """How the shortlist is printed."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command("filter")(filter_)
+    app.command()(shortlist)
+
+
+def filter_(
+    classes: Classes = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            help="What removes a candidate. Example: --rule misclassified. Default: the setting.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A classifier of the ensemble; repeat it; the first names the confusion. "
+            "Example: --model lite/efficientnet_lite0 --model torchvision/resnet50. Default: the "
+            "setting.",
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Most probability that a view may give the true class. Example: --threshold 0.15. "
+            "Default: the setting (0.15).",
+            show_default=False,
+        ),
+    ] = None,
+    cap: Annotated[
+        int | None,
+        typer.Option(
+            help="Most survivors a confusion on the shortlist. Example: --cap 15. Default: the "
+            "setting (15).",
+            show_default=False,
+        ),
+    ] = None,
+    cap_order: Annotated[
+        CapOrder | None,
+        typer.Option(
+            help="Which survivors come first: hash is seeded and blind to all but content. "
+            "Example: --cap-order confidence. Default: the setting (hash).",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seeds the order hash. Example: --seed 1. Default: the setting (0).",
+            show_default=False,
+        ),
+    ] = None,
+    views: Annotated[
+        Views | None,
+        typer.Option(
+            help="How the ten crops are cut: paper is 256 and 224 for all, native each "
+            "classifier's own. Example: --views native. Default: the setting (paper).",
+            show_default=False,
+        ),
+    ] = None,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="Score every view of every image, for other thresholds later."
+        ),
+    ] = False,
+    keep_logits: Annotated[
+        bool, typer.Option("--keep-logits", help="Keep the full logits beside the scores.")
+    ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu. Default: the setting.",
+            show_default=False,
+        ),
+    ] = None,
+    by_class: Annotated[
+        bool, typer.Option("--by-class", help="Show the funnel of each class as well.")
+    ] = False,
+    strict: Strict = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remove what any crop of any model gets right; cap what is left; make the shortlist.
+
+    Example: curate filter --classes dragonfly,goldfinch
+    """
+    from pipelines.filter import run_filter
+    from pipelines.status import status
+
+    opened = workspace(
+        {
+            "filter.rule": rule,
+            "filter.models": tuple(model) if model else None,
+            "filter.threshold": threshold,
+            "filter.cap": cap,
+            "filter.cap_order": cap_order.value if cap_order else None,
+            "filter.seed": seed,
+            "filter.views": views.value if views else None,
+            "filter.device": device,
+        }
+    )
+    summary = run_filter(opened, classes or (), complete=complete, keep_logits=keep_logits)
+    text = funnel_text(summary)
+    if by_class:
+        rows = status(opened, run_id=summary["run"])["funnel"]["by_class"]
+        summary = summary | {"by_class": rows}
+        text += "\n\n" + by_class_text(rows)
+    emit(summary, text)
+    if strict and summary["failed"]:
+        raise StrictError(f"{summary['failed']} candidates could not be scored")
+
+
+def funnel_text(summary: Mapping[str, Any]) -> str:
+    """The paper's funnel as text."""
+    removed = sum(summary["removed"].values())
+    why = f"  ({counts(summary['removed'])})" if removed else ""
+    rows = [
+        f"candidates  {summary['candidates']:>9,}",
+        f"removed     {removed:>9,}{why}",
+        f"survivors   {summary['survivors']:>9,}",
+        f"shortlisted {summary['shortlisted']:>9,}"
+        + (f"  ({summary['capped']:,} over the cap)" if summary["capped"] else ""),
+    ]
+    if summary["failed"]:
+        listed = summary.get("failed_list", "")
+        rows.append(f"failed      {summary['failed']:>9,}  (see {listed})")
+    fewer = summary["forwards_naive"] / max(summary["forwards"], 1)
+    saved = f" ({fewer:.1f} times fewer than ten crops of every model)" if fewer > 1 else ""
+    rows.append(
+        f"run {summary['run']}: {summary['forwards']:,} forward passes{saved} "
+        f"in {summary['seconds']:.1f} s"
+    )
+    return "\n".join(rows)
+
+
+def by_class_text(by_class: Mapping[str, Mapping[str, Any]]) -> str:
+    """The funnel of each class as text."""
+    stages = ["candidates", "scored", "survivors", "shortlisted", "released"]
+    rows = [
+        [wnid, row["name"], *(row.get(stage, 0) for stage in stages)]
+        for wnid, row in by_class.items()
+    ]
+    return table(["wnid", "class", *stages], rows)
+
+
+def shortlist(
+    run: Run = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="csv or jsonl. Example: --format jsonl")
+    ] = Form.csv,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the shortlist in review order.
+
+    Example: curate shortlist --format csv > shortlist.csv
+    """
+    from pipelines.filter import read_shortlist, shortlist_cells, shortlist_text
+
+    opened = workspace()
+    run_id, rows = read_shortlist(opened, run)
+    if shared.json:
+        emit({"run": run_id, "shortlist": [shortlist_cells(row) for row in rows]})
+    else:
+        sys.stdout.write(shortlist_text(rows, form.value))

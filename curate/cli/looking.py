@@ -1,0 +1,75 @@
+"""`curate status`, `curate report`, `curate doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.cli.common import Debug, Json, Run, emit, table, workspace
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command("status")(status_)
+    app.command()(report)
+
+
+def status_(
+    by_class: Annotated[
+        bool, typer.Option("--by-class", help="Show the funnel of each class as well.")
+    ] = False,
+    run: Run = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the funnel: candidates, scored, survivors, shortlisted, reviewed, accepted, released.
+
+    Example: curate status --by-class
+    """
+    from curate.cli.filtering import by_class_text
+    from pipelines.status import STAGES, status
+
+    opened = workspace()
+    summary = status(opened, run_id=run)
+    funnel = summary["funnel"]
+    text = table(["stage", "images"], [[stage, funnel[stage]] for stage in STAGES])
+    if summary["run"]:
+        text += f"\n\nnewest finished run: {summary['run']}"
+    if summary["running"]:
+        text += f"\nunfinished run: {summary['running']} (start its command again to go on)"
+    if summary["refused"]:
+        refused = ", ".join(f"{reason} {count:,}" for reason, count in summary["refused"].items())
+        text += f"\nrefused files: {refused}"
+    if by_class:
+        text += "\n\n" + by_class_text(funnel["by_class"])
+    emit(summary, text)
+
+
+def report(
+    run: Run = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write the page. Example: --out report.html. Default: in the run's "
+            "folder.",
+            show_default=False,
+        ),
+    ] = None,
+    photos: Annotated[
+        int, typer.Option(min=1, help="Most photos on the page. Example: --photos 100")
+    ] = 500,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write a self-contained page: funnel, contact sheet, confusions, scores.
+
+    Example: curate report --out report.html
+    """
+    from pipelines.report import write_report
+
+    summary = write_report(workspace(), run, out, photos)
+    emit(summary, str(summary["path"]))
