@@ -68,7 +68,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class _Read:
-    """An item whose content is known: an image row, its bytes where they are not stored yet."""
+    """An item whose content is known: an image row, its bytes where the store lacks them."""
 
     found: Found
     wnid: str
@@ -151,7 +151,9 @@ def _read_one(workspace: Workspace, found: Found, labels: _Labels) -> _Read:
     with workspace.catalogue.read() as connection:
         stored = intake.known_image(connection, sha256)
     if stored is not None:
-        return _Read(found, wnid, dict(stored), None)
+        # An image that was lost or altered since is put back.
+        whole = workspace.store.holds(sha256, stored["extension"])
+        return _Read(found, wnid, dict(stored), None if whole else data)
     image, info = decode(data, limits, found.path.name)
     row = {
         "sha256": sha256,
@@ -225,6 +227,7 @@ class _Taker:
                 continue
             key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
             if key in first_locators:
+                decided.lost.append(item)
                 decided.places.append((key, item.found))
                 if first_locators[key] == item.found.locator:
                     self.collected.known += 1
@@ -272,7 +275,7 @@ class _Taker:
     def _write(self, decided: _Decided) -> None:
         moment = now()
         store = self.workspace.store
-        for item, _ in decided.accepted.values():
+        for item in [*decided.lost, *(item for item, _ in decided.accepted.values())]:
             if item.data is not None:
                 store.put(item.data, item.image["sha256"], item.image["extension"])
         store.sync()
@@ -292,7 +295,7 @@ class _Taker:
                 ],
             )
             ids = intake.candidate_ids(connection, [key for key, _ in decided.places])
-            intake.add_origins(
+            intake.set_origins(
                 connection, [_origin(ids[key], found, moment) for key, found in decided.places]
             )
             intake.clear_refusals(
@@ -320,6 +323,8 @@ class _Decided:
     accepted: dict[str, tuple[_Read, str | None]] = field(default_factory=dict)
     places: list[tuple[str, Found]] = field(default_factory=list)
     refusals: list[tuple[Found, ImageRefused]] = field(default_factory=list)
+    #: Items that are candidates already; those with data are put back into the store.
+    lost: list[_Read] = field(default_factory=list)
 
     def refuse(self, item: _Read, reason: str, detail: str) -> None:
         self.refusals.append((item.found, ImageRefused(reason, detail)))

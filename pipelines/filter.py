@@ -315,7 +315,7 @@ class FilterRun:
         for candidate in candidates:
             try:
                 data = self.workspace.store.read(candidate.sha256, candidate.extension)
-                photos.append(prepare(data, self.plan))
+                photos.append(prepare(data, self.plan, self.workspace.settings.images))
             except ImageRefused as refusal:
                 photos.append(refusal)
         return candidates, photos

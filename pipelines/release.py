@@ -306,17 +306,16 @@ def _problems(built: Built) -> list[str]:
     problems = ["unreviewed: nobody has confirmed these labels"]
     if unknown := counts["licence_unknown"]:
         problems.append(
-            f"{unknown} of {counts['images']} images have no licence that allows passing them on: "
-            "do not publish this release"
+            "images without a licence that allows passing them on: "
+            f"{unknown} of {counts['images']}; do not publish this release"
         )
     if located := counts["notes"].get("has-gps"):
-        problems.append(f"{located} images carry the place where they were taken")
+        problems.append(f"images whose metadata say where they were taken: {located}")
     labels: dict[str, list[str]] = {}
     for row in built.rows:
         labels.setdefault(row.original_sha256, []).append(row.path)
     twice = [paths for paths in labels.values() if len(paths) > 1]
     if twice:
-        problems.append(
-            f"{len(twice)} images stand under several labels, the first as {' and '.join(twice[0])}"
-        )
+        first = " and ".join(twice[0])
+        problems.append(f"images under several labels: {len(twice)}, the first as {first}")
     return problems

@@ -204,7 +204,8 @@ class _Report:
     def _photo(self, row: _Row, bar: Bar) -> shown.Photo:
         thumbnail, problem = None, None
         try:
-            thumbnail = make_thumbnail(self.workspace.store.read(row.sha256, row.extension))
+            data = self.workspace.store.read(row.sha256, row.extension)
+            thumbnail = make_thumbnail(data, limits=self.workspace.settings.images)
         except ImageRefused as refusal:
             self.unreadable += 1
             problem = f"no picture: {_FAILED.get(refusal.reason, 'the stored file is damaged')}"

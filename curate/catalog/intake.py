@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select
+from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
 
 from curate.catalog.engine import insert_new, pieces
 from curate.catalog.tables import (
@@ -85,9 +85,27 @@ def candidate_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]
     return found
 
 
-def add_origins(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Add where candidates came from; an origin that is there already stays as it is."""
+#: What a table may tell of an origin later than at first.
+_TOLD = ("collection", "page", "title", "author")
+
+
+def set_origins(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Record where candidates came from; what is told anew replaces what was told before."""
     insert_new(connection, origins, rows, ["candidate_id", "source", "locator"])
+    told = [row for row in rows if row["licence_text"] or any(row[name] for name in _TOLD)]
+    for row in told:
+        values = {name: row[name] for name in _TOLD if row[name]}
+        if row["licence_text"]:
+            values |= {n: row[n] for n in ("licence", "licence_url", "licence_text")}
+        connection.execute(
+            update(origins)
+            .where(
+                origins.c.candidate_id == row["candidate_id"],
+                origins.c.source == row["source"],
+                origins.c.locator == row["locator"],
+            )
+            .values(values)
+        )
 
 
 def set_refusals(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from curate.errors import ImageRefused
-from curate.files import atomic_write, remove_leftovers, sha256_bytes, sync_folder
+from curate.files import atomic_write, remove_leftovers, sha256_bytes, sha256_file, sync_folder
 
 
 class ImageStore:
@@ -47,15 +46,21 @@ class ImageStore:
             StorageError: the disk is full or refuses.
         """
         path = self.path(sha256, extension)
-        with suppress(FileNotFoundError):
-            if path.stat().st_size == len(data):
-                return False
+        if self.holds(sha256, extension):
+            return False
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, sync_parent=False) as stream:
             stream.write(data)
         with self._lock:
             self._unsynced.update((path.parent, self.root))
         return True
+
+    def holds(self, sha256: str, extension: str) -> bool:
+        """Whether the image is there with the content that its name promises."""
+        try:
+            return sha256_file(self.path(sha256, extension)) == sha256
+        except OSError:
+            return False
 
     def sync(self) -> None:
         """Make everything that `put` stored survive a power cut."""

@@ -1,7 +1,7 @@
 """The exact cascade: the verdicts of the plain loop, in a fraction of its forward passes.
 
 Most candidates leave at the centre crop of the cheapest classifier. So the views are taken in the
-order centre, then two opposite corners, each by every classifier, cheapest first; a candidate
+order centre, then one corner, each by every classifier, cheapest first; a candidate
 leaves at the first view that decides, and those left are regrouped into full batches. What
 remains is computed canonically: fp32, the ten views of one candidate and classifier as one batch,
 on one thread. Scores from batches decide only outside a margin around both limits; a candidate
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 #: The number of views of an image (five crops and those of its mirror image).
 VIEWS = 10
 
-#: The views that batches of many candidates share before the canonical pass: the centre, then two
-#: opposite corners. More of them cost survivors, which pass the canonical ten anyway, more than
-#: they save on the others.
-SHARED_VIEWS = (0, 1, 4)
+#: The views that batches of many candidates share before the canonical pass: the centre, then one
+#: corner. More of them cost survivors, which pass the canonical ten anyway, more than they save on
+#: the others (benchmarks/RESULTS.md).
+SHARED_VIEWS = (0, 2)
 
 #: Views in one forward pass, by device type. On a CPU small batches win: the activations of four
 #: views stay in the cache. Fixed, because a batch size changes the last bits of a score.

@@ -12,6 +12,7 @@ from curate.filtration.rules import Misclassified
 from curate.images.decode import decode_trusted
 from curate.images.views import PAPER, ViewRecipe, resize_short_side
 from curate.labels.space import LabelSpace
+from curate.settings import ImageLimits
 
 if TYPE_CHECKING:
     from curate.models.classifier import Classifier
@@ -76,13 +77,18 @@ def forward_cost(classifier: Classifier, recipe: ViewRecipe) -> int:
     return int(counter.get_total_flops())
 
 
-def prepare(data: bytes, plan: Plan) -> Photo:
+def prepare(data: bytes, plan: Plan, limits: ImageLimits | None = None) -> Photo:
     """Decode a stored image and resize it once for each recipe of the plan.
+
+    Args:
+        data: bytes that were accepted when the image was taken in.
+        plan: what recipes there are.
+        limits: those that held then.
 
     Raises:
         ImageRefused: the bytes do not decode.
     """
-    image = decode_trusted(data)
+    image = decode_trusted(data, limits)
     return Photo(
         {recipe: resize_short_side(image, recipe) for recipe in dict.fromkeys(plan.recipes)}
     )

@@ -183,9 +183,10 @@ def decode_trusted(data: bytes, limits: ImageLimits | None = None) -> Image.Imag
 def _check_structure(kind: Format, data: bytes, limits: ImageLimits) -> list[str]:
     """Everything that can be checked without the decoder; gives notes."""
     if kind == "JPEG":
-        layout = jpeg.walk(data)
-        _check_size(layout.size, limits)
-        jpeg.check_pixels(data, layout)
+        with _refusing():
+            layout = jpeg.walk(data)
+            _check_size(layout.size, limits)
+            jpeg.check_pixels(data, layout)
         if layout.is_multi_picture:
             return ["first-frame-of-mpo"]
         return ["trailing-data"] if layout.end < len(data) else []

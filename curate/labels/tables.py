@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from curate.errors import LabelSpaceError, nearest
-from curate.files import printable, read_csv
+from curate.files import csv_plain, printable, read_csv
 from curate.labels.classes import MAX_CLASSES, LabelClass, first_fault
 from curate.settings import data_file
 
@@ -79,8 +79,8 @@ def read_classes(path: Path) -> list[LabelClass]:
         classes.append(
             _own_class(
                 wnid=row[id_column].strip(),
-                name=_blanks(row.get("name", "")),
-                names=_list(row[names_column] if names_column else ""),
+                name=_blanks(csv_plain(row.get("name", ""))),
+                names=_list(csv_plain(row[names_column]) if names_column else ""),
                 number=row[number_column].strip() if number_column else "",
                 where=where,
             )

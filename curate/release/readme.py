@@ -21,8 +21,7 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
     """
     version, counts = record["version"], record["counts"]
     paragraphs = [
-        f"# UNREVIEWED: {counts['images']:,} images of release {version}, their labels confirmed "
-        "by nobody",
+        f"# UNREVIEWED: release {version}, its labels confirmed by nobody",
         "Photos that the models named below get wrong, chosen by filtering weakly labelled "
         "candidates. Filtering concentrates wrong labels, so expect many of them among these "
         "photos. Use the release to try a loader or an evaluation; publish no number that rests "
@@ -49,12 +48,13 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         "They are wrong on these photos by construction: their accuracy here says nothing. That "
         "of models related to them is pulled down too.",
         _block(*(f"{model['name']}  {model['fingerprint']}" for model in record["models"])),
-        f"## {counts['images']:,} images of {counts['classes']:,} classes",
+        "## Images by class",
         _block(
             *(
                 f"{wnid}  {count:>6,}  {space.get(wnid).name}"
                 for wnid, count in counts["by_class"].items()
-            )
+            ),
+            f"{'all':<9}  {counts['images']:>6,}",
         ),
     ]
     return ("\n\n".join(paragraphs) + "\n").encode()
@@ -65,9 +65,9 @@ def _licence(counts: Mapping[str, Any]) -> list[str]:
     if not unknown:
         return ["Each photo has its own licence and author: see the manifest, and name the author."]
     return [
-        f"Do not publish this folder: {unknown:,} of its {counts['images']:,} photos have no "
-        "licence that allows passing them on. Their licences and authors, as far as known, are in "
-        "the manifest."
+        "Do not publish this folder. Photos without a licence that allows passing them on: "
+        f"{unknown:,} of {counts['images']:,}. What is known of licences and authors stands in the "
+        "manifest."
     ]
 
 
@@ -75,15 +75,15 @@ def _metadata(counts: Mapping[str, Any]) -> list[str]:
     said = []
     if turned := counts["notes"].get("exif-orientation-applied"):
         said.append(
-            f"{turned:,} photos carry an EXIF orientation: apply it (`ImageOps.exif_transpose` of "
-            "Pillow), or the model sees them turned, as the filter did not."
+            f"Photos with an EXIF orientation: {turned:,}. Apply it (`ImageOps.exif_transpose` of "
+            "Pillow), or a model sees them turned, as the filter did not."
         )
     if located := counts["notes"].get("has-gps"):
-        said.append(f"{located:,} photos carry the place where they were taken in their metadata.")
+        said.append(f"Photos whose metadata say where they were taken: {located:,}.")
     if counts["reencoded"]:
         said.append(
-            f"{counts['reencoded']:,} images were of a format that loaders do not list (GIF, AVIF) "
-            "and are PNG here; the manifest says which."
+            f"Images in a format that loaders do not list (GIF, AVIF), here as PNG: "
+            f"{counts['reencoded']:,}. The manifest says which."
         )
     return [" ".join(said)] if said else []
 

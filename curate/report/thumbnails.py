@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass
 
 from curate.images.decode import decode_trusted
+from curate.settings import ImageLimits
 
 #: Longest side in pixels: sharp at the width of a contact sheet's column on a dense screen.
 LONGEST_SIDE = 320
@@ -29,19 +30,22 @@ class Thumbnail:
     height: int
 
 
-def make_thumbnail(data: bytes, longest_side: int = LONGEST_SIDE) -> Thumbnail:
+def make_thumbnail(
+    data: bytes, longest_side: int = LONGEST_SIDE, limits: ImageLimits | None = None
+) -> Thumbnail:
     """A thumbnail of a stored image; one that is small already keeps its size.
 
     Args:
         data: the original bytes.
         longest_side: in pixels, at least 1.
+        limits: those that held when the image was taken in.
 
     Raises:
         ImageRefused: the bytes do not decode.
     """
     from PIL import Image
 
-    image = decode_trusted(data)
+    image = decode_trusted(data, limits)
     # The gap halves the cost of large photos; it changes pixels that nobody measures.
     image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS, reducing_gap=3.0)
     stream = io.BytesIO()

@@ -207,6 +207,37 @@ def test_a_file_that_was_refused_and_mended_is_taken(
     assert refused(workspace) == {}
 
 
+def test_collecting_again_puts_back_what_the_store_has_lost(
+    workspace: Workspace, weak_folder: Path
+) -> None:
+    collect_folder(workspace, weak_folder)
+    before = content(workspace)
+    stored = list(workspace.store)
+    stored[0][1].unlink()
+    stored[1][1].write_bytes(bytes(stored[1][1].stat().st_size))
+    assert collect_folder(workspace, weak_folder).known == 20
+    assert all(sha256_file(path) == name for name, path in workspace.store)
+    assert list(workspace.store) == stored
+    assert content(workspace) == before
+
+
+def test_a_licence_that_is_told_later_is_recorded(
+    workspace: Workspace, tmp_path: Path, package_photos: list[tuple[Path, int]]
+) -> None:
+    (tmp_path / "photos").mkdir()
+    shutil.copy(package_photos[0][0], tmp_path / "photos" / "a.jpg")
+    table = tmp_path / "labels.csv"
+    for text in (
+        "path,label,author\na.jpg,dragonfly,Ann\n",
+        "path,label,licence\na.jpg,dragonfly,CC0\n",
+    ):
+        table.write_text(text, encoding="utf-8")
+        collect_folder(workspace, tmp_path / "photos", table)
+    with workspace.catalogue.read() as connection:
+        (origin,) = connection.execute(select(origins)).all()
+    assert (origin.author, origin.licence) == ("Ann", "CC0-1.0")
+
+
 def test_what_is_no_folder_or_table_is_one_line(workspace: Workspace, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"absent: No such file|cannot read .*absent"):
         collect_folder(workspace, tmp_path / "absent")

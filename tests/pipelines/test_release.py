@@ -224,8 +224,8 @@ def test_what_must_be_known_before_publishing_is_said(workspace: Workspace) -> N
     assert summary["reencoded"] == formats
     told = "\n".join(summary["problems"])
     assert "nobody has confirmed" in told
-    assert f"2 of {summary['images']} images have no licence" in told
-    assert "1 images stand under several labels" in told
+    assert f"that allows passing them on: 2 of {summary['images']}; do not publish" in told
+    assert "images under several labels: 1, the first as n" in told
     folder = Path(summary["path"])
     readme = (folder / "README.md").read_text()
     assert "UNREVIEWED" in readme.splitlines()[0]

@@ -194,7 +194,7 @@ def test_counts_are_those_of_the_folder(tmp_path: Path, items: list[Item], image
     assert (counts["licence_unknown"], counts["reencoded"]) == (1, 0)
     assert counts["funnel"] == {"candidates": 20}
     readme = (tmp_path / "0.1.0" / "README.md").read_text()
-    assert "1 of its 6 photos have no licence" in readme
+    assert "allows passing them on: 1 of 6." in readme
     built = build(tmp_path / "0.2.0", items, images)
     assert built.record["counts"]["licence_unknown"] == 0
     assert "Do not publish" not in (tmp_path / "0.2.0" / "README.md").read_text()
@@ -239,7 +239,23 @@ def test_what_loaders_do_not_list_becomes_a_png_of_the_same_pixels(
         assert image.size == (row.width, row.height)
     assert built.record["counts"]["reencoded"] == 1
     assert built.record["counts"]["notes"] == {}
-    assert "1 images were of a format" in (tmp_path / "0.1.0" / "README.md").read_text()
+    assert "here as PNG: 1." in (tmp_path / "0.1.0" / "README.md").read_text()
+
+
+def test_what_the_metadata_hold_is_said(
+    tmp_path: Path, items: list[Item], images: _Images, package_photos: list[tuple[Path, int]]
+) -> None:
+    exif = _turned_exif()
+    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 14.0), 3: "E", 4: (11.0, 34.0, 31.0)})
+    turned = _item(images, _encoded(package_photos[9][0], "JPEG", exif=exif), "n01498041")
+    built = build(tmp_path / "0.1.0", [*items, turned], images)
+    notes = built.record["counts"]["notes"]
+    assert (notes["exif-orientation-applied"], notes["has-gps"]) == (1, 1)
+    readme = (tmp_path / "0.1.0" / "README.md").read_text()
+    assert "Photos with an EXIF orientation: 1." in readme
+    assert "say where they were taken: 1." in readme
+    build(tmp_path / "0.2.0", items, images)
+    assert "EXIF" not in (tmp_path / "0.2.0" / "README.md").read_text()
 
 
 def _srgb_profile() -> bytes:

