@@ -96,18 +96,26 @@ def canonical_json(value: Any, *, indent: int | None = None) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def remove_leftovers(folder: Path) -> int:
+def remove_leftovers(folder: Path, *, dry: bool = False) -> int:
     """Delete temporary files that a killed `atomic_write` left directly in `folder`.
 
-    Only call it while nothing else writes there. Returns how many were removed.
+    Only call it while nothing else writes there.
+
+    Args:
+        folder: where to look; it may be absent.
+        dry: only count them.
+
+    Returns:
+        How many there were.
     """
-    removed = 0
+    found = 0
     if folder.is_dir():
         for path in folder.iterdir():
             if path.name.startswith(_TEMPORARY) and path.is_file():
-                path.unlink(missing_ok=True)
-                removed += 1
-    return removed
+                if not dry:
+                    path.unlink(missing_ok=True)
+                found += 1
+    return found
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -237,7 +237,14 @@ class FilterRun:
         with workspace.catalogue.read() as connection:
             row = judging.run(connection, self.id)
         self.known = row is not None
+        self.has_lost_scores = False
         self.finished_summary = row["summary"] if row and row["state"] == "finished" else None
+        if self.finished_summary is not None:
+            scores = self.folder / "scores.parquet"
+            expected = self.finished_summary["scores_sha256"]
+            self.has_lost_scores = not scores.is_file() or sha256_file(scores) != expected
+        if self.has_lost_scores:
+            self.finished_summary = None
 
     def work(self) -> dict[str, Any]:
         """Score what is not scored yet, cap, and return the summary.
@@ -262,6 +269,10 @@ class FilterRun:
                         "started": now(),
                     },
                 )
+        if self.has_lost_scores:
+            say(f"the scores of run {self.id} are missing or altered; scoring again")
+            with self.workspace.catalogue.write() as connection:
+                judging.reopen_run(connection, self.id)
         done = self._sound_parts()
         chunks = [c for c in self.candidates.chunks() if c.number not in done]
         total = len(self.candidates.ids)
@@ -378,7 +389,8 @@ class FilterRun:
             failed = judging.failures(connection, self.id)
         paths = [self.parts_folder / part["file"] for part in named]
         about = {"curate": canonical_json({"run": self.id, **self.record}).decode()}
-        merge_parts(paths, self.folder / "scores.parquet", about)
+        scores = self.folder / "scores.parquet"
+        merge_parts(paths, scores, about)
         listed = shortlist(
             [
                 Survivor(
@@ -404,6 +416,7 @@ class FilterRun:
             "forwards": forwards,
             "forwards_naive": total * len(self.plan.classifiers) * 10,
             "seconds": round(seconds, 3),
+            "scores_sha256": sha256_file(scores),
         }
         if failed:
             columns = ("candidate", "sha256", "wnid", "reason")

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from curate.catalog import facts
 from curate.catalog.engine import Catalogue, open_catalogue
 from curate.catalog.store import ImageStore
 from curate.errors import UsageError, WorkspaceError
@@ -130,18 +131,17 @@ def remember_label_space(workspace: Workspace) -> None:
     Raises:
         UsageError: candidates were collected under another label space.
     """
-    from sqlalchemy import select
-
-    from curate.catalog.engine import insert_new
-    from curate.catalog.tables import facts
-
     space = workspace.label_space
     with workspace.catalogue.write() as connection:
-        row = {"name": "label_space", "value": space.fingerprint}
-        insert_new(connection, facts, [row], ["name"])
-        pinned = connection.scalar(select(facts.c.value).where(facts.c.name == "label_space"))
+        pinned = facts.remember(connection, "label_space", space.fingerprint)
     if pinned != space.fingerprint:
         raise UsageError(
             f"the label space {space.name!r} is not the one that this workspace's candidates were "
             "collected under; undo the change or make a new workspace"
         )
+
+
+def pinned_label_space(workspace: Workspace) -> str | None:
+    """The fingerprint of the label space that candidates were collected under, if any were."""
+    with workspace.catalogue.read() as connection:
+        return facts.recall(connection, "label_space")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
 
 from curate.catalog.engine import insert_new, pieces
 from curate.catalog.tables import (
@@ -20,6 +20,18 @@ def known_image(connection: Connection, sha256: str) -> RowMapping | None:
     """The row of an image, or None."""
     row = connection.execute(select(images).where(images.c.sha256 == sha256)).first()
     return row._mapping if row else None
+
+
+def count_images(connection: Connection) -> int:
+    """The number of images."""
+    return connection.scalar(select(func.count()).select_from(images)) or 0
+
+
+def all_images(connection: Connection) -> Iterator[tuple[str, str]]:
+    """(SHA-256, extension) of every image, in that order; memory does not grow."""
+    query = select(images.c.sha256, images.c.extension).order_by(images.c.sha256)
+    for row in connection.execution_options(yield_per=1000).execute(query):
+        yield row.sha256, row.extension
 
 
 def first_origins(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, str, str]]:

@@ -128,6 +128,14 @@ def forget_part(connection: Connection, run_id: str, number: int, ids: Sequence[
         )
 
 
+def reopen_run(connection: Connection, run_id: str) -> None:
+    """Take back everything that a run has found, so that it can be made again."""
+    connection.execute(delete(parts).where(parts.c.run_id == run_id))
+    connection.execute(delete(verdicts).where(verdicts.c.run_id == run_id))
+    values = {"state": "running", "summary": None, "finished": None}
+    connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+
+
 def survivors(connection: Connection, run_id: str) -> list[RowMapping]:
     """The survivors of a run with what caps and orders need, sorted by candidate key."""
     query = (
@@ -189,6 +197,12 @@ def verdict_counts(connection: Connection, run_id: str) -> list[tuple[str, str |
         .order_by(verdicts.c.outcome, verdicts.c.reason)
     )
     return [(outcome, reason, count) for outcome, reason, count in connection.execute(query)]
+
+
+def count_verdicts(connection: Connection, run_id: str) -> int:
+    """The number of a run's verdicts."""
+    query = select(func.count()).select_from(verdicts).where(verdicts.c.run_id == run_id)
+    return connection.scalar(query) or 0
 
 
 def failures(connection: Connection, run_id: str) -> list[RowMapping]:

@@ -120,4 +120,4 @@ def counts(by_reason: Mapping[str, int]) -> str:
 
 
 class StrictError(CurateError):
-    """Items were refused or failed, and `--strict` was given."""
+    """The command did its work and found something wrong; its result has been printed."""

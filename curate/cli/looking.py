@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from curate.cli.common import Debug, Json, Run, emit, table, workspace
+from curate.cli.common import Debug, Json, Run, StrictError, emit, table, workspace
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command("status")(status_)
     app.command()(report)
+    app.command()(doctor)
 
 
 def status_(
@@ -73,3 +74,29 @@ def report(
 
     summary = write_report(workspace(), run, out, photos)
     emit(summary, str(summary["path"]))
+
+
+def doctor(
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Remove leftovers of killed commands and images that no row names."
+        ),
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Check catalogue, store, scores and releases against each other.
+
+    Example: curate doctor --repair
+    """
+    from pipelines.doctor import examine
+
+    summary = examine(workspace(), repair=repair)
+    problems = summary["problems"]
+    checked = ", ".join(f"{count:,} {what}" for what, count in summary["checked"].items())
+    rows = [[p["kind"], p["what"], "repaired" if p["repaired"] else p["advice"]] for p in problems]
+    found = table(["problem", "where", "what to do"], rows) if rows else "no problems"
+    emit(summary, f"checked {checked}\n{found}")
+    if summary["unrepaired"]:
+        raise StrictError(f"{summary['unrepaired']} problems")

@@ -21,6 +21,7 @@ COMMANDS = [
     ["shortlist"],
     ["status"],
     ["report"],
+    ["doctor"],
     ["release", "build"],
     ["release", "list"],
     ["evaluate"],

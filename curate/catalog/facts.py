@@ -1,0 +1,19 @@
+"""What holds for the whole workspace, by name."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, select
+
+from curate.catalog.engine import insert_new
+from curate.catalog.tables import facts
+
+
+def remember(connection: Connection, name: str, value: str) -> str:
+    """Record a fact unless it is recorded already; return what is recorded."""
+    insert_new(connection, facts, [{"name": name, "value": value}], ["name"])
+    return recall(connection, name) or ""
+
+
+def recall(connection: Connection, name: str) -> str | None:
+    """A fact's value, or None."""
+    return connection.scalar(select(facts.c.value).where(facts.c.name == name))

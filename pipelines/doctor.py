@@ -1,0 +1,156 @@
+"""Doctor: catalogue, store, scores and settings checked against each other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from curate.catalog import intake, judging, overview
+from curate.errors import CurateError
+from curate.files import remove_leftovers, sha256_file
+from curate.progress import progress
+from pipelines.workspace import Workspace, pinned_label_space
+
+
+@dataclass
+class Problem:
+    """Something that does not fit.
+
+    Attributes:
+        kind: "image-missing", "image-altered", "image-unnamed", "leftover", "scores-missing",
+            "scores-altered", "verdicts-missing", "label-space" or "release-altered".
+        what: which one.
+        advice: what to do.
+        repaired: whether `--repair` has set it right.
+    """
+
+    kind: str
+    what: str
+    advice: str
+    repaired: bool = False
+
+
+def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
+    """Check a workspace, and set right what can be set right without loss.
+
+    Repairing removes leftovers of killed commands and stored images that no row names. It never
+    removes what a row names: a lost image comes back by collecting its folder again, and lost
+    scores by the run's command.
+
+    Args:
+        workspace: the workspace.
+        repair: whether to repair.
+
+    Returns:
+        `problems` (a list, see `Problem`), `checked` (counts), `unrepaired` (how many are left).
+
+    Raises:
+        BusyError: a collect or filter is at work, so that nothing would stand still.
+    """
+    with workspace.held("collect"), workspace.held("filter"):
+        problems = [
+            *_label_space(workspace),
+            *_leftovers(workspace, repair),
+            *_images(workspace, repair),
+            *_runs(workspace),
+            *_releases(workspace),
+        ]
+        with workspace.catalogue.read() as connection:
+            checked = {
+                "images": intake.count_images(connection),
+                "runs": len(judging.all_runs(connection)),
+                "releases": len(overview.all_releases(connection)),
+            }
+    left = sum(not problem.repaired for problem in problems)
+    return {
+        "problems": [asdict(problem) for problem in problems],
+        "checked": checked,
+        "unrepaired": left,
+    }
+
+
+def _label_space(workspace: Workspace) -> list[Problem]:
+    pinned = pinned_label_space(workspace)
+    try:
+        found = workspace.label_space.fingerprint
+    except CurateError as error:
+        return [Problem("label-space", str(error), "put the label space's file back")]
+    if pinned in (None, found):
+        return []
+    return [
+        Problem(
+            "label-space",
+            f"{workspace.label_space.name} is not the one that candidates were collected under",
+            "undo the change in curate.yaml or in the CSV file",
+        )
+    ]
+
+
+def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
+    found = []
+    for folder in (workspace.root, *sorted(workspace.root.rglob("*/"))):
+        count = remove_leftovers(folder, dry=not repair)
+        if count:
+            what = f"{count} unfinished files in {folder.relative_to(workspace.root)}"
+            found.append(Problem("leftover", what, "run with --repair to remove them", repair))
+    return found
+
+
+def _images(workspace: Workspace, repair: bool) -> list[Problem]:
+    problems: list[Problem] = []
+    named: set[str] = set()
+    with workspace.catalogue.read() as connection:
+        total = intake.count_images(connection)
+        with progress("doctor", total) as bar:
+            for sha256, extension in intake.all_images(connection):
+                path = workspace.store.path(sha256, extension)
+                named.add(path.name)
+                if not path.is_file():
+                    problems.append(Problem("image-missing", sha256, "collect its folder again"))
+                elif not workspace.store.holds(sha256, extension):
+                    problems.append(Problem("image-altered", sha256, "collect its folder again"))
+                bar.advance()
+    for _, path in workspace.store:
+        if path.name not in named:
+            if repair:
+                path.unlink()
+            advice = "run with --repair to remove it: no candidate uses it"
+            problems.append(Problem("image-unnamed", path.name, advice, repair))
+    return problems
+
+
+def _runs(workspace: Workspace) -> list[Problem]:
+    problems = []
+    with workspace.catalogue.read() as connection:
+        runs = judging.all_runs(connection)
+        parts = {run["id"]: judging.run_parts(connection, run["id"]) for run in runs}
+        verdicts = {run["id"]: judging.count_verdicts(connection, run["id"]) for run in runs}
+    for run in runs:
+        run_id, folder = run["id"], workspace.run_folder(run["id"])
+        advice = "start its curate filter again"
+        if verdicts[run_id] != sum(part["candidates"] for part in parts[run_id]):
+            problems.append(Problem("verdicts-missing", run_id, "restore the catalogue"))
+        if run["state"] == "finished":
+            expected = {folder / "scores.parquet": run["summary"]["scores_sha256"]}
+        else:
+            expected = {folder / "parts" / p["file"]: p["sha256"] for p in parts[run_id]}
+        for path, sha256 in expected.items():
+            what = str(path.relative_to(workspace.root))
+            if not path.is_file():
+                problems.append(Problem("scores-missing", what, advice))
+            elif sha256_file(path) != sha256:
+                problems.append(Problem("scores-altered", what, advice))
+    return problems
+
+
+def _releases(workspace: Workspace) -> list[Problem]:
+    problems = []
+    with workspace.catalogue.read() as connection:
+        releases = overview.all_releases(connection)
+    for release in releases:
+        manifest = workspace.root / "releases" / release["version"] / "manifest.parquet"
+        if not manifest.is_file() or sha256_file(manifest) != release["manifest_sha256"]:
+            problems.append(
+                Problem("release-altered", release["version"], "restore it from a copy")
+            )
+    return problems
