@@ -41,7 +41,8 @@ from curate.filtration.plan import prepare
 from curate.models.runtime import bound_threads
 from pipelines.collect import collect_folder
 from pipelines.engines import usable_cores
-from pipelines.filter import FilterRun, begin_run, read_shortlist
+from pipelines.filter import FilterRun, begin_run
+from pipelines.runs import read_shortlist
 from pipelines.workspace import Workspace, create_workspace
 
 BATCH_SIZES = (1, 4, 16)

@@ -17,8 +17,22 @@ from typing import IO, Any
 
 from curate.errors import BusyError, StorageError, UsageError
 
-_TEMPORARY = ".partial-"
+#: How names of unfinished files and folders begin.
+TEMPORARY = ".partial-"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and make that survive a power cut.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    with storage_errors(f"the folder {printable(folder)}"):
+        made = [one for one in (folder, *folder.parents) if not one.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for one in made:
+            sync_folder(one.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -59,20 +73,40 @@ def atomic_write(path: Path, *, sync_parent: bool = True) -> Iterator[IO[bytes]]
     Raises:
         StorageError: the disk is full or refuses.
     """
-    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{os.urandom(6).hex()}")
-    with storage_errors(printable(path)):
-        try:
-            with temporary.open("xb") as stream:
-                yield stream
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{os.urandom(6).hex()}")
+    what = printable(path)
+    try:
+        with storage_errors(what):
+            stream = temporary.open("xb")
+        with stream:
+            yield _Reporting(stream, what)  # type: ignore[misc]
+            with storage_errors(what):
                 stream.flush()
                 os.fsync(stream.fileno())
+        with storage_errors(what):
             temporary.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        if sync_parent:
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    if sync_parent:
+        with storage_errors(what):
             sync_folder(path.parent)
+
+
+class _Reporting:
+    """A stream whose failing writes are told as what they are; whatever else the body of
+    `atomic_write` raises keeps its own words."""
+
+    def __init__(self, stream: IO[bytes], what: str) -> None:
+        self._stream, self._what = stream, what
+
+    def write(self, data: Any) -> int:
+        with storage_errors(self._what):
+            return self._stream.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -111,7 +145,7 @@ def remove_leftovers(folder: Path, *, dry: bool = False) -> int:
     found = 0
     if folder.is_dir():
         for path in folder.iterdir():
-            if path.name.startswith(_TEMPORARY) and path.is_file():
+            if path.name.startswith(TEMPORARY) and path.is_file():
                 if not dry:
                     path.unlink(missing_ok=True)
                 found += 1
@@ -144,9 +178,10 @@ def candidate_key(sha256: str, wnid: str) -> str:
 def printable(path: str | os.PathLike[str] | bytes) -> str:
     r"""A path as text that any file, terminal or database takes.
 
-    Bytes that are not UTF-8 become backslash escapes such as ``\udce9``.
+    Bytes that are not UTF-8 become backslash escapes such as ``\udce9``, and so does NUL.
     """
-    return os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
+    text = os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
+    return text.replace("\0", "\\x00")
 
 
 def csv_safe(cell: Any) -> Any:

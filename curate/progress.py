@@ -25,8 +25,15 @@ class Bar(Protocol):
         """`count` more items are done."""
 
 
+#: The console of the bar that is being drawn, if one is.
+_live: list[Any] = []
+
+
 def say(text: str) -> None:
     """One message to the user, on standard error."""
+    if _live:
+        _live[-1].print(text, markup=False, highlight=False)
+        return
     sys.stderr.write(text.rstrip("\n") + "\n")
     sys.stderr.flush()
 
@@ -128,7 +135,15 @@ def _terminal_bar(what: str, total: int | None, done: int, unit: str) -> Iterato
             def advance(self, count: int = 1) -> None:
                 shown.advance(task, count)
 
-        yield Terminal()
+        _live.append(shown.console)
+        try:
+            yield Terminal()
+        finally:
+            _live.pop()
+
+
+class StopNow(BaseException):
+    """The user wants the process to end at once; nothing may catch it but the command line."""
 
 
 class Stop:
@@ -162,9 +177,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.requested:
-            for known, handler in previous.items():
-                signal.signal(known, handler)
-            raise KeyboardInterrupt
+            raise StopNow
         stop.request()
         say("stopping after the batch in hand; interrupt again to stop at once")
 

@@ -11,19 +11,24 @@ import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from curate.choices import CapOrder, NearDuplicates, Views
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError, nearest
-from curate.files import printable, write_bytes
+from curate.files import printable
 
 #: The settings file that makes a folder a workspace.
 FILE_NAME = "curate.yaml"
 
 #: The format of the workspace that this version reads and writes.
 FORMAT = 1
+
+
+_LONGEST_YAML = 1_000_000
+_ALIAS = re.compile(rb"(^|[\s\[{,:-])\*[^\s,\]}]", re.MULTILINE)
 
 
 class _Group(BaseModel):
@@ -55,12 +60,23 @@ class FilterSettings(_Group):
         0.15, ge=0, le=1, description="Most probability that a view may give the true class."
     )
     cap: int = Field(15, ge=1, description="Most survivors a confusion on the shortlist.")
-    cap_order: Literal["hash", "confidence", "arrival"] = Field(
-        "hash", description="Which survivors of a confusion come first."
-    )
-    views: Literal["paper", "native"] = Field("paper", description="How the ten crops are cut.")
+    cap_order: CapOrder = Field("hash", description="Which survivors of a confusion come first.")
+    views: Views = Field("paper", description="How the ten crops are cut.")
     seed: int = Field(0, ge=0, description="Seeds the order `hash`.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
+    complete: bool = Field(False, description="Score every view of every image.")
+    keep_logits: bool = Field(False, description="Keep the full logits beside the scores.")
+    chunk: int | None = Field(
+        None, ge=1, le=256, description="Candidates that pass the cascade together."
+    )
+
+
+class CollectSettings(_Group):
+    """How candidates are taken in."""
+
+    near_duplicates: NearDuplicates = Field(
+        "flag", description="Whether pictures that are nearly there already are taken."
+    )
 
 
 class Settings(BaseSettings):
@@ -80,6 +96,7 @@ class Settings(BaseSettings):
         description="A preset's name, or a CSV file (a path relative to the workspace).",
     )
     images: ImageLimits = ImageLimits()
+    collect: CollectSettings = CollectSettings()
     filter: FilterSettings = FilterSettings()
 
     @classmethod
@@ -106,63 +123,72 @@ def load_settings(workspace: Path | None, options: Mapping[str, Any] | None = No
         SettingsError: a value is wrong, or a name unknown; the text names the nearest one.
         WorkspaceError: the file is absent or of a newer format.
     """
-    values: dict[str, Any] = {}
-    where = "the environment"
-    if workspace is not None:
+    if workspace is None:
+        settings = parse_settings(b"", "the environment")
+    else:
         path = workspace / FILE_NAME
-        where = printable(path)
-        values = _read_yaml(path)
-        if isinstance(values.get("format"), int) and values["format"] > FORMAT:
-            raise WorkspaceError(
-                f"{where} has format {values['format']}, this version reads up to {FORMAT}: "
-                "install a newer natadv-curate"
-            )
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise WorkspaceError(f"cannot read {printable(path)}: {error.strerror}") from error
+        settings = parse_settings(text, printable(path))
+    return with_options(settings, options or {})
+
+
+def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    """Settings changed by options.
+
+    Args:
+        settings: what they change.
+        options: dotted names such as "filter.threshold" to values; None values are left out.
+
+    Raises:
+        SettingsError: a value is wrong.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
     try:
-        settings = Settings(**values)
-        given = {k: v for k, v in (options or {}).items() if v is not None}
-        if given:
-            where = "the command line"
-            settings = _with_options(settings, given)
+        return _changed(settings, given) if given else settings
     except ValidationError as error:
-        raise SettingsError(_explain(error, where)) from error
-    except ValueError as error:
-        raise SettingsError(f"{where}: {error}") from error
-    return settings
+        raise SettingsError(_explain(error, "the command line")) from error
 
 
-def _with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+def _changed(settings: Settings, options: Mapping[str, Any]) -> Settings:
     dumped = settings.model_dump()
     for name, value in options.items():
         group, _, leaf = name.rpartition(".")
         target = dumped[group] if group else dumped
         target[leaf] = value
     groups = {
-        name: type(getattr(settings, name)).model_validate(dumped[name])
-        for name in ("images", "filter")
+        name: type(value).model_validate(dumped[name])
+        for name in Settings.model_fields
+        if isinstance(value := getattr(settings, name), _Group)
     }
     return settings.model_copy(update={**dumped, **groups})
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def _parse_yaml(text: bytes, where: str) -> dict[str, Any]:
     import yaml
 
+    if len(text) > _LONGEST_YAML or (b"&" in text and _ALIAS.search(text)):
+        raise SettingsError(f"{where}: too long, or with YAML aliases, which settings do not need")
     try:
-        values = yaml.safe_load(path.read_bytes()) or {}
-    except OSError as error:
-        raise WorkspaceError(f"cannot read {printable(path)}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        first = str(error).splitlines()[0]
+        values = yaml.safe_load(text) or {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{printable(path)}{line}: not YAML: {first}") from error
+        raise SettingsError(f"{where}{line}: not YAML: {first}") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SettingsError(f"{printable(path)}: expected lines of the form name: value")
+        raise SettingsError(f"{where}: expected lines of the form name: value")
     return values
 
 
 def _explain(error: ValidationError, where: str) -> str:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
+    variable = "CURATE_" + "__".join(str(part) for part in first["loc"]).upper()
+    if variable in os.environ:
+        where = f"the environment variable {variable}"
     if first["type"] == "extra_forbidden":
         model: Any = Settings
         for part in first["loc"][:-1]:
@@ -228,32 +254,51 @@ def presets() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def write_settings(workspace: Path, preset: str) -> None:
-    """Write a new workspace's `curate.yaml` from a preset's text.
+def preset_text(preset: str) -> bytes:
+    """The text that a new workspace's `curate.yaml` takes from a preset.
 
     Args:
-        workspace: an existing folder without settings.
         preset: a preset's name, or the path of a YAML file.
 
     Raises:
         UnknownNameError: no such preset and no such file.
-        SettingsError: the preset holds a wrong setting.
+        SettingsError: the file cannot be read.
     """
     known = presets()
-    path = known.get(preset)
-    if path is None:
-        path = Path(preset)
-        looks_like_path = path.suffix in {".yaml", ".yml"} or os.sep in preset
-        if not path.is_file():
-            if looks_like_path:
-                raise SettingsError(f"cannot read preset {printable(preset)}: no such file")
-            raise UnknownNameError("preset", preset, known)
-    text = path.read_bytes()
-    values = _read_yaml(path)
+    path = known.get(preset, Path(preset))
+    if preset not in known and not path.is_file():
+        if path.suffix in {".yaml", ".yml"} or os.sep in preset:
+            raise SettingsError(f"cannot read preset {printable(preset)}: no such file")
+        raise UnknownNameError("preset", preset, known)
     try:
-        Settings(**values)
-    except ValidationError as error:
-        raise SettingsError(_explain(error, printable(path))) from error
+        text = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read preset {printable(preset)}: {error.strerror}") from error
     if not re.search(rb"^format:", text, re.MULTILINE):
         text = f"format: {FORMAT}\n".encode() + text
-    write_bytes(workspace / FILE_NAME, text)
+    return text
+
+
+def parse_settings(text: bytes, where: str) -> Settings:
+    """Settings from the text of a `curate.yaml` and the environment.
+
+    Args:
+        text: YAML.
+        where: what to call it in errors.
+
+    Raises:
+        SettingsError: a value is wrong, or a name unknown; the text names the nearest one.
+        WorkspaceError: it is of a newer format.
+    """
+    values = _parse_yaml(text, where)
+    if isinstance(values.get("format"), int) and values["format"] > FORMAT:
+        raise WorkspaceError(
+            f"{where} has format {values['format']}, this version reads up to {FORMAT}: "
+            "install a newer natadv-curate"
+        )
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, where)) from error
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from error

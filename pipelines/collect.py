@@ -18,14 +18,14 @@ from typing import Any
 from curate.catalog import intake
 from curate.catalog.tables import now
 from curate.errors import CurateError, ImageRefused, Interrupted
-from curate.files import candidate_key, csv_text, sha256_bytes, storage_errors, write_bytes
+from curate.files import candidate_key, csv_text, make_folder, sha256_bytes, write_bytes
 from curate.images.decode import decode
 from curate.images.hashing import NearIndex, PerceptualHash, perceptual_hash, pixel_sha256
 from curate.licences import parse
 from curate.progress import Bar, progress, stop_on_interrupt
 from curate.sources.folder import Found, read_image, read_table, scan_class_folders
 from pipelines.engines import usable_cores
-from pipelines.workspace import Workspace, remember_label_space
+from pipelines.workspace import Workspace, pin_label_space
 
 #: Most items and most bytes in one batch.
 _BATCH_ITEMS, _BATCH_BYTES = 256, 128_000_000
@@ -76,17 +76,16 @@ class _Read:
     data: bytes | None
 
 
-def collect_folder(
-    workspace: Workspace, path: Path, labels: Path | None = None, *, near_duplicates: str = "flag"
-) -> Collected:
+def collect_folder(workspace: Workspace, path: Path, labels: Path | None = None) -> Collected:
     """Take in a folder of weakly labelled images.
+
+    Pictures that are nearly there already are taken with a note, or refused, as the setting
+    `collect.near_duplicates` says.
 
     Args:
         workspace: where to.
         path: class folders, or the folder that `labels` refers to.
         labels: a CSV table (path, label, and optionally source, page, title, author, licence).
-        near_duplicates: "flag" adds nearly equal pictures and notes of which they are copies;
-            "reject" refuses them.
 
     Raises:
         UsageError: the folder or the table cannot be used.
@@ -99,9 +98,9 @@ def collect_folder(
         return read_table(path, labels) if labels else scan_class_folders(path)
 
     with workspace.held("collect"):
-        remember_label_space(workspace)
+        pin_label_space(workspace)
         workspace.store.remove_leftovers()
-        taker = _Taker(workspace, reject_near=near_duplicates == "reject")
+        taker = _Taker(workspace)
         total = sum(1 for _ in scan())
         with stop_on_interrupt() as stop, progress("collect", total, unit="files") as bar:
             for item in _read_all(workspace, scan(), lambda: stop.requested):
@@ -195,9 +194,9 @@ class _Labels:
 class _Taker:
     """Decides about items in their order, and writes what it decided in batches."""
 
-    def __init__(self, workspace: Workspace, *, reject_near: bool) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.reject_near = reject_near
+        self.reject_near = workspace.settings.collect.near_duplicates == "reject"
         self.collected = Collected()
         self._pending: list[_Read | tuple[Found, ImageRefused]] = []
         self._bytes = 0
@@ -227,10 +226,10 @@ class _Taker:
                 continue
             key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
             if key in first_locators:
-                decided.lost.append(item)
+                decided.copies.append(item)
                 decided.places.append((key, item.found))
                 if first_locators[key] == item.found.locator:
-                    self.collected.known += 1
+                    decided.known.append(item)
                 else:
                     detail = f"the same bytes as {first_locators[key]}"
                     decided.refuse(item, "duplicate-exact", detail)
@@ -249,6 +248,7 @@ class _Taker:
         collected = self.collected
         collected.found += len(batch)
         collected.new += len(decided.accepted)
+        collected.known += len(decided.known)
         collected.near_duplicates += sum(near is not None for _, near in decided.accepted.values())
         collected.rejected.update(refusal.reason for _, refusal in decided.refusals)
         bar.advance(len(batch))
@@ -275,13 +275,14 @@ class _Taker:
     def _write(self, decided: _Decided) -> None:
         moment = now()
         store = self.workspace.store
-        for item in [*decided.lost, *(item for item, _ in decided.accepted.values())]:
+        accepted_items = [item for item, _ in decided.accepted.values()]
+        for item in [*decided.copies, *accepted_items]:
             if item.data is not None:
                 store.put(item.data, item.image["sha256"], item.image["extension"])
         store.sync()
         accepted = decided.accepted
         with self.workspace.catalogue.write() as connection:
-            intake.add_images(connection, [item.image for item, _ in accepted.values()])
+            intake.add_images(connection, [item.image for item in accepted_items])
             intake.add_candidates(
                 connection,
                 [
@@ -298,8 +299,13 @@ class _Taker:
             intake.set_origins(
                 connection, [_origin(ids[key], found, moment) for key, found in decided.places]
             )
+            taken = [*accepted_items, *decided.known]
             intake.clear_refusals(
-                connection, [(_SOURCE, item.found.locator) for item, _ in accepted.values()]
+                connection,
+                [
+                    intake.refusal_key(_SOURCE, item.found.locator, item.found.label)
+                    for item in taken
+                ],
             )
             intake.set_refusals(
                 connection,
@@ -307,6 +313,7 @@ class _Taker:
                     {
                         "source": _SOURCE,
                         "locator": found.locator,
+                        "label": found.label,
                         "reason": refusal.reason,
                         "detail": refusal.detail,
                         "seen": moment,
@@ -323,8 +330,10 @@ class _Decided:
     accepted: dict[str, tuple[_Read, str | None]] = field(default_factory=dict)
     places: list[tuple[str, Found]] = field(default_factory=list)
     refusals: list[tuple[Found, ImageRefused]] = field(default_factory=list)
-    #: Items that are candidates already; those with data are put back into the store.
-    lost: list[_Read] = field(default_factory=list)
+    #: Items whose image is there already; those with data are put back into the store.
+    copies: list[_Read] = field(default_factory=list)
+    #: Of these the ones that stand where their candidate was first seen.
+    known: list[_Read] = field(default_factory=list)
 
     def refuse(self, item: _Read, reason: str, detail: str) -> None:
         self.refusals.append((item.found, ImageRefused(reason, detail)))
@@ -352,13 +361,14 @@ def _origin(candidate_id: int, found: Found, seen: datetime) -> dict[str, Any]:
 
 
 def _list_refusals(workspace: Workspace, collected: Collected) -> None:
-    """Write everything that was ever refused, for people to look at."""
-    columns = ("source", "locator", "reason", "detail")
+    """Write everything that stands refused, for people to look at."""
+    columns = ("source", "locator", "label", "reason", "detail")
     with workspace.catalogue.read() as connection:
         rows = [[row[column] for column in columns] for row in intake.refused(connection)]
+    path = workspace.root / "lists" / "refused.csv"
     if rows:
-        path = workspace.root / "lists" / "refused.csv"
-        with storage_errors("the list of refused files"):
-            path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         write_bytes(path, csv_text(columns, rows).encode())
         collected.list = str(path.relative_to(workspace.root))
+    else:
+        path.unlink(missing_ok=True)

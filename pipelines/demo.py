@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -103,20 +102,21 @@ def _run(
             f"no photo in {printable(photos or folder)} can be used ({refused or 'it is empty'}); "
             "photos belong into folders named by ImageNet classes, such as dragonfly or n02268443"
         )
-    summary = run_filter(workspace, complete=len(ids) <= _COMPLETE)
+    summary = run_filter(workspace.changed({"filter.complete": len(ids) <= _COMPLETE}))
     report = write_report(workspace, summary["run"])
     release = _release(workspace, summary) if summary["shortlisted"] else None
     told = {
         **summary,
         "workspace": printable(folder),
-        "report": printable(folder / report["path"]),
+        "report": report["path"],
         "nearest_misses": report["misses"],
         "release": None if release is None else printable(folder / "releases" / release),
         "evaluation": _evaluate(workspace, summary["run"], release, ids),
         "collected": collected,
         "doubtful": _doubtful(workspace, summary["run"], bundled),
+        "threshold": workspace.settings.filter.threshold,
+        "models": list(workspace.settings.filter.models),
     }
-    say("\n".join(_what_it_shows(told, workspace, bundled)))
     return told
 
 
@@ -305,74 +305,6 @@ def _doubtful(workspace: Workspace, run_id: str, bundled: Bundled | None) -> dic
     with workspace.catalogue.read() as connection:
         listed = judging.shortlist(connection, run_id)
     return {"all": len(doubts), "shortlisted": sum(row.sha256 in doubts for row in listed)}
-
-
-def _what_it_shows(
-    told: Mapping[str, Any], workspace: Workspace, bundled: Bundled | None
-) -> list[str]:
-    """What the numbers mean and what they do not, and what to type next."""
-    settings = workspace.settings.filter
-    survivors, total = told["survivors"], told["candidates"]
-    models = _listed([name.rpartition("/")[2] for name in settings.models])
-    lines = ["", "What this shows"]
-    if survivors:
-        were = "photo survives" if survivors == 1 else "photos survive"
-        lines.append(
-            f"- {survivors} of {total} {were}: no crop of {models} predicts its class, or gives "
-            f"it more than {settings.threshold}."
-            + (" The page shows the nearest misses beside them." if told["nearest_misses"] else "")
-        )
-    else:
-        lines.append(
-            f"- None of the {total} photos survives: of each, some crop of {models} predicts the "
-            f"class, or gives it more than {settings.threshold}. The page shows the nearest misses."
-        )
-    if bundled is not None:
-        lines.append(
-            "- The photos are few and mostly easy; classifiers like these learned from ImageNet, "
-            "and may have seen some of them there."
-        )
-    doubt = "- The labels are weak and nobody has reviewed the survivors"
-    if told["doubtful"]:
-        doubtful = told["doubtful"]
-        doubt += f"; at a look, {doubtful['all']} of the {total} are wrong or name no plain photo"
-        if survivors:
-            doubt += f", {doubtful['shortlisted']} of them on the shortlist"
-    lines.append(f"{doubt}. The filter concentrates wrong labels.")
-    evaluation = told["evaluation"]
-    unseen = (
-        f"- {evaluation['model'].rpartition('/')[2]}, which took no part but is of the same "
-        f"family, gets {_share(evaluation['all'])} of all photos right"
-    )
-    if evaluation["release"]:
-        unseen += f", and {_share(evaluation['release'])} of the release"
-    lines += [f"{unseen}.", "", f"The page: {told['report']}"]
-    if told["release"]:
-        lines.append(f"The release, unreviewed: {told['release']}")
-    return [*lines, "", "Next", *_next_commands(told)]
-
-
-def _next_commands(told: Mapping[str, Any]) -> list[str]:
-    root = shlex.quote(told["workspace"])
-    commands = [f"curate -w {root} status --by-class"]
-    if told["release"]:
-        dataset = shlex.quote(told["release"])
-        commands.append(f"curate evaluate {dataset} --model lite/efficientnet_lite2")
-    return [
-        f"  {command}"
-        for command in (
-            *commands,
-            "curate init mine --preset imagenet-a",
-            "curate -w mine collect folder PHOTOS   # class folders: dragonfly/, n01531178/, …",
-            "curate -w mine filter --classes dragonfly,goldfinch",
-            "curate -w mine report",
-        )
-    ]
-
-
-def _share(accuracy: Mapping[str, Any]) -> str:
-    value, low, high = (100 * accuracy[key] for key in ("value", "low", "high"))
-    return f"{value:.1f} % (95 % interval {low:.1f} to {high:.1f}, {accuracy['n']} photos)"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from curate.catalog import intake, judging, overview
+from curate.catalog import intake, judging, releases
 from curate.errors import CurateError
-from curate.files import remove_leftovers, sha256_file
+from curate.files import TEMPORARY, remove_leftovers, sha256_file
 from curate.progress import progress
+from pipelines.runs import scores_path
 from pipelines.workspace import Workspace, pinned_label_space
+
+_REPAIR = "run with --repair to remove it"
 
 
 @dataclass
@@ -47,7 +54,9 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
     Raises:
         BusyError: a collect or filter is at work, so that nothing would stand still.
     """
-    with workspace.held("collect"), workspace.held("filter"):
+    with ExitStack() as stages:
+        for stage in ("collect", "filter", "report", "release"):
+            stages.enter_context(workspace.held(stage))
         problems = [
             *_label_space(workspace),
             *_leftovers(workspace, repair),
@@ -59,7 +68,7 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
             checked = {
                 "images": intake.count_images(connection),
                 "runs": len(judging.all_runs(connection)),
-                "releases": len(overview.all_releases(connection)),
+                "releases": len(releases.all_releases(connection)),
             }
     left = sum(not problem.repaired for problem in problems)
     return {
@@ -87,43 +96,80 @@ def _label_space(workspace: Workspace) -> list[Problem]:
 
 
 def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
+    """Unfinished files and folders in the places that commands write to."""
+    root = workspace.root
+    places = [root, root / "lists", *root.glob("images/*"), *root.glob("runs/*")]
     found = []
-    for folder in (workspace.root, *sorted(workspace.root.rglob("*/"))):
+    for folder in places:
         count = remove_leftovers(folder, dry=not repair)
         if count:
-            what = f"{count} unfinished files in {folder.relative_to(workspace.root)}"
-            found.append(Problem("leftover", what, "run with --repair to remove them", repair))
+            what = f"{count} unfinished files in {folder.relative_to(root)}"
+            found.append(Problem("leftover", what, _REPAIR, repair))
+    with workspace.catalogue.read() as connection:
+        ended = [r["id"] for r in judging.all_runs(connection) if r["state"] == "finished"]
+    folders = [workspace.run_folder(run_id) / "parts" for run_id in ended]
+    for folder in [*root.glob(f"releases/{TEMPORARY}*"), *folders]:
+        if folder.is_dir():
+            if repair:
+                shutil.rmtree(folder)
+            what = f"the folder {folder.relative_to(root)}"
+            found.append(Problem("leftover", what, _REPAIR, repair))
     return found
 
 
 def _images(workspace: Workspace, repair: bool) -> list[Problem]:
+    """Store and catalogue, both in the order of their names; memory does not grow."""
     problems: list[Problem] = []
-    named: set[str] = set()
     with workspace.catalogue.read() as connection:
         total = intake.count_images(connection)
-        with progress("doctor", total) as bar:
-            for sha256, extension in intake.all_images(connection):
-                path = workspace.store.path(sha256, extension)
-                named.add(path.name)
-                if not path.is_file():
-                    problems.append(Problem("image-missing", sha256, "collect its folder again"))
-                elif not workspace.store.holds(sha256, extension):
+    stored = iter(workspace.store)
+    path = _next(stored)
+    with progress("doctor", total) as bar:
+        for sha256, extension in _named(workspace):
+            expected = workspace.store.path(sha256, extension)
+            while path is not None and path < expected:
+                problems.append(_unnamed(path, repair))
+                path = _next(stored)
+            if path != expected:
+                problems.append(Problem("image-missing", sha256, "collect its folder again"))
+            else:
+                if not workspace.store.holds(sha256, extension):
                     problems.append(Problem("image-altered", sha256, "collect its folder again"))
-                bar.advance()
-    for _, path in workspace.store:
-        if path.name not in named:
-            if repair:
-                path.unlink()
-            advice = "run with --repair to remove it: no candidate uses it"
-            problems.append(Problem("image-unnamed", path.name, advice, repair))
+                path = _next(stored)
+            bar.advance()
+    while path is not None:
+        problems.append(_unnamed(path, repair))
+        path = _next(stored)
     return problems
+
+
+def _named(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """The images of the catalogue; no transaction stays open while they are looked at."""
+    last = ""
+    while True:
+        with workspace.catalogue.read() as connection:
+            page = intake.images_after(connection, last, 1000)
+        if not page:
+            return
+        yield from page
+        last = page[-1][0]
+
+
+def _next(stored: Iterator[tuple[str, Path]]) -> Path | None:
+    return next((path for _, path in stored), None)
+
+
+def _unnamed(path: Path, repair: bool) -> Problem:
+    if repair:
+        path.unlink()
+    return Problem("image-unnamed", path.name, f"{_REPAIR}: no candidate uses it", repair)
 
 
 def _runs(workspace: Workspace) -> list[Problem]:
     problems = []
     with workspace.catalogue.read() as connection:
         runs = judging.all_runs(connection)
-        parts = {run["id"]: judging.run_parts(connection, run["id"]) for run in runs}
+        parts = {run["id"]: judging.run_parts(connection, run["scores_run"]) for run in runs}
         verdicts = {run["id"]: judging.count_verdicts(connection, run["id"]) for run in runs}
     for run in runs:
         run_id, folder = run["id"], workspace.run_folder(run["id"])
@@ -131,7 +177,7 @@ def _runs(workspace: Workspace) -> list[Problem]:
         if verdicts[run_id] != sum(part["candidates"] for part in parts[run_id]):
             problems.append(Problem("verdicts-missing", run_id, "restore the catalogue"))
         if run["state"] == "finished":
-            expected = {folder / "scores.parquet": run["summary"]["scores_sha256"]}
+            expected = {scores_path(workspace, run): run["summary"]["scores_sha256"]}
         else:
             expected = {folder / "parts" / p["file"]: p["sha256"] for p in parts[run_id]}
         for path, sha256 in expected.items():
@@ -146,8 +192,8 @@ def _runs(workspace: Workspace) -> list[Problem]:
 def _releases(workspace: Workspace) -> list[Problem]:
     problems = []
     with workspace.catalogue.read() as connection:
-        releases = overview.all_releases(connection)
-    for release in releases:
+        built = releases.all_releases(connection)
+    for release in built:
         manifest = workspace.root / "releases" / release["version"] / "manifest.parquet"
         if not manifest.is_file() or sha256_file(manifest) != release["manifest_sha256"]:
             problems.append(

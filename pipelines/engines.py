@@ -38,7 +38,7 @@ def run_here(
     """Work on chunks in threads, and hand out each with its result as soon as it is there.
 
     At most `workers + 1` chunks are under way at a time, whatever the number of chunks. When a
-    stop is requested no further chunk starts; those under way end and are handed out.
+    stop is requested no further chunk starts; those at work end and are handed out.
 
     Args:
         chunks: what to work on; taken lazily.
@@ -47,26 +47,29 @@ def run_here(
         stop: asks to stop.
 
     Raises:
-        whatever `work` raises, after the chunks under way have ended.
+        whatever `work` raises, at once: chunks at work are left to end by themselves.
     """
     waiting = iter(chunks)
-    under_way: dict[Future[Result], Chunk] = {}
-    with ThreadPoolExecutor(workers, thread_name_prefix="curate") as pool:
-        try:
-            exhausted = False
-            while True:
-                while not exhausted and len(under_way) <= workers and not (stop and stop.requested):
-                    try:
-                        chunk = next(waiting)
-                    except StopIteration:
-                        exhausted = True
-                        break
-                    under_way[pool.submit(work, chunk)] = chunk
-                if not under_way:
-                    return
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield under_way.pop(future), future.result()
-        finally:
-            for future in under_way:
-                future.cancel()
+    under_way: dict[Future[Result | None], Chunk] = {}
+
+    def worked(chunk: Chunk) -> Result | None:
+        return None if stop and stop.requested else work(chunk)
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="curate")
+    try:
+        while True:
+            while len(under_way) <= workers and not (stop and stop.requested):
+                try:
+                    chunk = next(waiting)
+                except StopIteration:
+                    break
+                under_way[pool.submit(worked, chunk)] = chunk
+            if not under_way:
+                return
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                chunk, result = under_way.pop(future), future.result()
+                if result is not None:
+                    yield chunk, result
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

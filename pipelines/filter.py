@@ -3,30 +3,30 @@
 A run's id is the hash of its settings and its candidates, so the same command goes on with a run
 that was cut off, and returns one that has ended. A chunk passes the whole cascade; its scores
 become one synced and renamed Parquet part; then one transaction names the part and records the
-verdicts. Readers use only named parts.
+verdicts. Readers use only named parts. Runs that differ in caps alone share their scores.
 """
 
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib import metadata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate._version import __version__
+from sqlalchemy import RowMapping
+
 from curate.catalog import judging
 from curate.catalog.tables import now
 from curate.errors import ImageRefused, Interrupted, UsageError
 from curate.files import (
     canonical_json,
     csv_text,
+    make_folder,
     remove_leftovers,
     sha256_bytes,
     sha256_file,
-    storage_errors,
     write_bytes,
     write_json,
 )
@@ -34,7 +34,9 @@ from curate.filtration.caps import Survivor, shortlist
 from curate.filtration.rules import make_rule
 from curate.progress import progress, say, stop_on_interrupt
 from pipelines.engines import run_here, usable_cores
-from pipelines.workspace import Workspace
+from pipelines.provenance import made_by
+from pipelines.runs import scores_path, shortlist_text
+from pipelines.workspace import Workspace, check_label_space
 
 if TYPE_CHECKING:
     from curate.filtration.cascade import ChunkResult, Photo, Plan, Verdict
@@ -45,15 +47,8 @@ _SCORING = 1
 #: Candidates in a chunk: at most this many, and fewer where that keeps every core busy.
 _LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNKS_WANTED = 256, 32, 32
 
-_SHORTLIST_COLUMNS = (
-    "candidate",
-    "sha256",
-    "wnid",
-    "predicted_wnid",
-    "confidence",
-    "p_true",
-    "borderline",
-)
+#: Failures that end when the image is put back into the store.
+_CURABLE = ("missing", "altered", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -78,56 +73,44 @@ class _Scored:
     seconds: float
 
 
-def run_filter(
-    workspace: Workspace,
-    classes: Sequence[str] = (),
-    *,
-    complete: bool = False,
-    keep_logits: bool = False,
-) -> dict[str, Any]:
+def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, Any]:
     """Filter a workspace's candidates with the ensemble and the rule of its settings.
 
     Args:
         workspace: what to filter.
-        classes: class arguments as in the contract; none selects every class. They select
-            candidates only: softmax and argmax run over the workspace's whole label space.
-        complete: score every view of every candidate, for other thresholds later.
-        keep_logits: keep the full logits beside the scores.
+        classes: class arguments as in the contract, files relative to the current folder; none
+            selects every class. They select candidates only: softmax and argmax run over the
+            workspace's whole label space.
 
     Returns:
         The JSON summary of the contract.
 
     Raises:
         UsageError: an unknown class, model or rule; weights that do not fit the label space; no
-            candidates.
+            candidates; candidates of another label space.
         BusyError: another filter is at work here.
         Interrupted: stopped by the user; the same command goes on.
     """
     with workspace.held("filter"):
-        run = begin_run(workspace, classes, complete=complete, keep_logits=keep_logits)
+        run = begin_run(workspace, classes)
         if run.finished_summary is not None:
             say(f"run {run.id} has ended before: same settings, same candidates")
             return run.finished_summary
         return run.work()
 
 
-def begin_run(
-    workspace: Workspace,
-    classes: Sequence[str] = (),
-    *,
-    complete: bool = False,
-    keep_logits: bool = False,
-) -> FilterRun:
+def begin_run(workspace: Workspace, classes: Sequence[str] = ()) -> FilterRun:
     """Everything of `run_filter` that comes before the first image: candidates, models, plan.
 
     The caller holds the workspace's stage "filter".
     """
+    check_label_space(workspace)
     settings = workspace.settings.filter
     rule = make_rule(settings.rule, settings.threshold)
-    wnids = workspace.label_space.select(classes, workspace.root) if classes else None
+    wnids = workspace.label_space.select(classes, Path.cwd()) if classes else None
     candidates = _Candidates(workspace, wnids)
-    plan, record = _plan(workspace, rule, complete=complete, keep_logits=keep_logits)
-    return FilterRun(workspace, candidates, plan, record)
+    plan, scoring = _plan(workspace, rule)
+    return FilterRun(workspace, candidates, plan, scoring)
 
 
 class _Candidates:
@@ -136,7 +119,6 @@ class _Candidates:
     def __init__(self, workspace: Workspace, wnids: Sequence[str] | None) -> None:
         self.ids: list[int] = []
         digest = hashlib.sha256()
-        arrival = hashlib.sha256()
         with workspace.catalogue.read() as connection:
             for key, number in judging.candidate_keys(connection, wnids):
                 self.ids.append(number)
@@ -144,21 +126,33 @@ class _Candidates:
         if not self.ids:
             what = "of these classes " if wnids is not None else ""
             raise UsageError(f"there are no candidates {what}yet; begin with: curate collect")
-        for number in sorted(range(len(self.ids)), key=self.ids.__getitem__):
-            arrival.update(f"{number} ".encode())
         self.set_hash = digest.hexdigest()
-        self.arrival_hash = arrival.hexdigest()
+        self._chunk = workspace.settings.filter.chunk or self._suitable_chunk()
+
+    def _suitable_chunk(self) -> int:
+        size = -(-len(self.ids) // _CHUNKS_WANTED)
+        return min(_LARGEST_CHUNK, max(_SMALLEST_CHUNK, -(-size // 8) * 8))
+
+    @property
+    def chunk_size(self) -> int:
+        return self._chunk
+
+    def arrival_hash(self) -> str:
+        """The hash of the order in which the candidates arrived."""
+        digest = hashlib.sha256()
+        for number in sorted(range(len(self.ids)), key=self.ids.__getitem__):
+            digest.update(f"{number} ".encode())
+        return digest.hexdigest()
 
     def chunks(self) -> Iterator[Chunk]:
-        size = -(-len(self.ids) // _CHUNKS_WANTED)
-        size = min(_LARGEST_CHUNK, max(_SMALLEST_CHUNK, -(-size // 8) * 8))
-        for number, start in enumerate(range(0, len(self.ids), size)):
-            yield Chunk(number, self.ids[start : start + size])
+        for number, start in enumerate(range(0, len(self.ids), self._chunk)):
+            yield Chunk(number, self.ids[start : start + self._chunk])
 
 
-def _plan(workspace: Workspace, rule: Any, *, complete: bool, keep_logits: bool) -> Any:
+def _plan(workspace: Workspace, rule: Any) -> tuple[Plan, dict[str, Any]]:
+    """How to compute, and everything that decides what comes out."""
     from curate.filtration.plan import make_plan
-    from curate.images.decode import DECODER
+    from curate.models.checkpoint import rooted
     from curate.models.ensemble import Ensemble
     from curate.models.runtime import resolve_device, tune_allocator
 
@@ -166,17 +160,17 @@ def _plan(workspace: Workspace, rule: Any, *, complete: bool, keep_logits: bool)
     space = workspace.label_space
     device = str(resolve_device(settings.device))
     tune_allocator()
-    ensemble = Ensemble(settings.models, space)
+    ensemble = Ensemble([rooted(name, workspace.root) for name in settings.models], space)
     plan = make_plan(
         ensemble,
         space,
         rule,
         views=settings.views,
         device=device,
-        complete=complete,
-        keep_logits=keep_logits,
+        complete=settings.complete,
+        keep_logits=settings.keep_logits,
     )
-    record = {
+    scoring = {
         "models": ensemble.record(),
         "label_space": {
             "name": space.name,
@@ -185,25 +179,13 @@ def _plan(workspace: Workspace, rule: Any, *, complete: bool, keep_logits: bool)
         },
         "rule": settings.rule,
         "threshold": settings.threshold,
-        "cap": settings.cap,
-        "cap_order": settings.cap_order,
-        "seed": settings.seed,
         "views": settings.views,
-        "recipes": [vars(recipe) for recipe in plan.recipes],
+        "recipes": [asdict(recipe) for recipe in plan.recipes],
         "order": list(plan.order),
-        "complete": complete,
-        "keep_logits": keep_logits,
-        "made_by": {
-            "device": device,
-            "dtype": "float32",
-            "batch_size": plan.batch_size,
-            "decoder": DECODER,
-            "python": platform.python_version(),
-            "numpy": metadata.version("numpy"),
-            "curate": __version__,
-        },
+        "complete": settings.complete,
+        "keep_logits": settings.keep_logits,
     }
-    return plan, record
+    return plan, scoring
 
 
 class FilterRun:
@@ -212,39 +194,49 @@ class FilterRun:
     Attributes:
         id: the hash of what decides its result.
         plan: how it computes.
-        finished_summary: its summary if it has ended before, else None.
+        finished_summary: its summary if it has ended before and nothing is lost, else None.
     """
 
     def __init__(
-        self, workspace: Workspace, candidates: _Candidates, plan: Plan, record: dict[str, Any]
+        self,
+        workspace: Workspace,
+        candidates: _Candidates,
+        plan: Plan,
+        scoring: dict[str, Any],
     ) -> None:
         self.workspace, self.candidates, self.plan = workspace, candidates, plan
         self.targets = {c.wnid: n for n, c in enumerate(workspace.label_space.classes)}
-        # What made a score may differ between two starts of one run; what decides may not.
-        decides = {k: v for k, v in record.items() if k != "made_by"} | {
-            "models": [
-                {k: v for k, v in model.items() if k != "libraries"} for model in record["models"]
-            ],
-            "scoring": _SCORING,
-            "candidates": candidates.set_hash,
+        settings = workspace.settings.filter
+        self.made_by = made_by(str(plan.classifiers[0].device), plan.batch_size)
+        self.record = scoring | {
+            "cap": settings.cap,
+            "cap_order": settings.cap_order,
+            "seed": settings.seed,
+            "candidates": len(candidates.ids),
+            "set": candidates.set_hash,
+            "chunk": candidates.chunk_size,
         }
-        if record["cap_order"] == "arrival":
-            decides["arrival"] = candidates.arrival_hash
-        self.id = sha256_bytes(canonical_json(decides))[:12]
-        self.record = record | {"candidates": len(candidates.ids), "set": candidates.set_hash}
+        # Versions of libraries may differ between two starts of one run; what decides may not.
+        decides = scoring | {
+            "models": [_without(model, "libraries") for model in scoring["models"]],
+            "set": candidates.set_hash,
+            "chunk": candidates.chunk_size,
+            "scoring": _SCORING,
+        }
+        self.scoring = sha256_bytes(canonical_json(decides))[:12]
+        caps = [self.scoring, settings.cap, settings.cap_order, settings.seed]
+        if settings.cap_order == "arrival":
+            caps.append(candidates.arrival_hash())
+        self.id = sha256_bytes(canonical_json(caps))[:12]
         self.folder = workspace.run_folder(self.id)
         self.parts_folder = self.folder / "parts"
         with workspace.catalogue.read() as connection:
-            row = judging.run(connection, self.id)
-        self.known = row is not None
-        self.has_lost_scores = False
-        self.finished_summary = row["summary"] if row and row["state"] == "finished" else None
-        if self.finished_summary is not None:
-            scores = self.folder / "scores.parquet"
-            expected = self.finished_summary["scores_sha256"]
-            self.has_lost_scores = not scores.is_file() or sha256_file(scores) != expected
-        if self.has_lost_scores:
-            self.finished_summary = None
+            self._row = judging.run(connection, self.id)
+        self._earlier_seconds = 0.0
+        self.finished_summary: dict[str, Any] | None = None
+        if self._row is not None and self._row["state"] == "finished" and self._whole(self._row):
+            self.finished_summary = dict(self._row["summary"])
+            self._remove_parts()
 
     def work(self) -> dict[str, Any]:
         """Score what is not scored yet, cap, and return the summary.
@@ -253,33 +245,107 @@ class FilterRun:
             Interrupted: stopped by the user; the same command goes on.
         """
         started = time.monotonic()
-        with storage_errors(f"the run's folder runs/{self.id}"):
-            self.parts_folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         remove_leftovers(self.folder)
-        if not self.known:
-            with self.workspace.catalogue.write() as connection:
+        donor = self._donor()
+        if donor is not None:
+            say(f"the scores of run {donor['id']} serve: only caps differ")
+            self._adopt(donor)
+        else:
+            self._score_all()
+        return self._finish(started)
+
+    def load(self, chunk: Chunk) -> tuple[list[judging.Candidate], list[Photo | ImageRefused]]:
+        """A chunk's candidates, and their decoded photos or why there is none."""
+        from curate.filtration.plan import prepare
+
+        limits = self.workspace.settings.images
+        with self.workspace.catalogue.read() as connection:
+            candidates = judging.candidates_by_id(connection, chunk.ids)
+        photos: list[Photo | ImageRefused] = []
+        for candidate in candidates:
+            try:
+                data = self.workspace.store.read(candidate.sha256, candidate.extension)
+                photos.append(prepare(data, self.plan, limits))
+            except ImageRefused as refusal:
+                photos.append(refusal)
+        return candidates, photos
+
+    def _whole(self, row: RowMapping) -> bool:
+        """Whether a finished run's scores are there, and none of its failures has been cured."""
+        scores = scores_path(self.workspace, row)
+        if not scores.is_file() or sha256_file(scores) != row["summary"]["scores_sha256"]:
+            say(f"the scores of run {row['id']} are missing or altered; scoring again")
+            return False
+        if cured := self._cured(row["id"]):
+            say(f"{len(cured)} failed candidates of run {row['id']} can be scored by now")
+            return False
+        return True
+
+    def _cured(self, run_id: str) -> list[int]:
+        """The ids of failed candidates whose images are sound by now."""
+        with self.workspace.catalogue.read() as connection:
+            failed = judging.failures(connection, run_id)
+        return [
+            row["candidate_id"]
+            for row in failed
+            if row["reason"] in _CURABLE
+            and self.workspace.store.holds(row["sha256"], row["extension"])
+        ]
+
+    def _donor(self) -> RowMapping | None:
+        with self.workspace.catalogue.read() as connection:
+            donor = judging.run_with_scores(connection, self.scoring)
+        if donor is None or donor["id"] == self.id or not self._whole(donor):
+            return None
+        return donor
+
+    def _begin(self, scores_run: str) -> None:
+        """Record that the run has begun, and whose scores it uses."""
+        with self.workspace.catalogue.write() as connection:
+            if self._row is None:
                 judging.start_run(
                     connection,
                     {
                         "id": self.id,
+                        "scoring": self.scoring,
+                        "scores_run": scores_run,
                         "rule": self.record["rule"],
                         "state": "running",
-                        "settings": self.workspace.settings.model_dump(mode="json"),
+                        "settings": _settings_record(self.workspace, self.record),
                         "record": self.record,
                         "started": now(),
                     },
                 )
-        if self.has_lost_scores:
-            say(f"the scores of run {self.id} are missing or altered; scoring again")
-            with self.workspace.catalogue.write() as connection:
+                return
+            if self._row["state"] == "finished":
                 judging.reopen_run(connection, self.id)
-        done = self._sound_parts()
+            if self._row["scores_run"] != scores_run:
+                judging.forget_verdicts(connection, self.id)
+                judging.update_run(connection, self.id, {"scores_run": scores_run})
+
+    def _adopt(self, donor: RowMapping) -> None:
+        self._begin(donor["id"])
+        with self.workspace.catalogue.write() as connection:
+            judging.forget_verdicts(connection, self.id)
+            judging.copy_verdicts(connection, donor["id"], self.id)
+        self._remove_parts()
+
+    def _score_all(self) -> None:
+        was_finished = self._row is not None and self._row["state"] == "finished"
+        owned = self._row is not None and self._row["scores_run"] == self.id
+        make_folder(self.parts_folder)
+        if was_finished and owned:
+            self._split()
+        cured = set(self._cured(self.id)) if was_finished else set()
+        self._begin(self.id)
+        workers = usable_cores() if self.made_by["device"] == "cpu" else 1
+        done = self._sound_parts(cured, workers)
         chunks = [c for c in self.candidates.chunks() if c.number not in done]
         total = len(self.candidates.ids)
         left = sum(len(chunk.ids) for chunk in chunks)
         if done and left:
             say(f"run {self.id} goes on: {total - left} of {total} candidates are scored")
-        workers = usable_cores() if self.record["made_by"]["device"] == "cpu" else 1
         with stop_on_interrupt() as stop, progress("filter", total, done=total - left) as bar:
             for chunk, scored in run_here(chunks, self._score, workers, stop):
                 self._name_part(chunk, scored)
@@ -290,46 +356,42 @@ class FilterRun:
                 f"run {self.id} stopped after {total - left} of {total} candidates; "
                 "the same command goes on"
             )
-        return self._finish(time.monotonic() - started)
 
-    def _sound_parts(self) -> set[int]:
-        """The named parts; one whose file is gone or altered is forgotten and made again."""
+    def _split(self) -> None:
+        """Make the parts of a finished run anew from its merged scores, where these are whole."""
+        from curate.filtration.scores import split_scores
+
+        scores = self.folder / "scores.parquet"
+        summary = self._row["summary"] if self._row else {}
+        if not scores.is_file() or sha256_file(scores) != summary["scores_sha256"]:
+            return
         with self.workspace.catalogue.read() as connection:
             named = judging.run_parts(connection, self.id)
-        sound, broken = set(), []
+        split_scores(scores, [(self.parts_folder / p["file"], p["rows"]) for p in named])
+
+    def _sound_parts(self, cured: set[int], workers: int) -> set[int]:
+        """The named parts; one whose file is gone or altered, or that holds a candidate which has
+        been cured, is forgotten and made again."""
+        ids = {chunk.number: chunk.ids for chunk in self.candidates.chunks()}
+        with self.workspace.catalogue.read() as connection:
+            named = judging.run_parts(connection, self.id)
+        sound: dict[int, str] = {}
         for part in named:
             path = self.parts_folder / part["file"]
             whole = path.is_file() and sha256_file(path) == part["sha256"]
-            if whole:
-                sound.add(part["number"])
-            else:
-                broken.append(part["number"])
+            if whole and cured.isdisjoint(ids[part["number"]]):
+                sound[part["number"]] = part["file"]
+                self._earlier_seconds += part["seconds"] / workers
+        broken = [part["number"] for part in named if part["number"] not in sound]
         if broken:
-            say(f"{len(broken)} parts of run {self.id} are missing or altered; scoring them again")
-            ids = {chunk.number: chunk.ids for chunk in self.candidates.chunks()}
+            say(f"{len(broken)} parts of run {self.id} are scored again")
             with self.workspace.catalogue.write() as connection:
                 for number in broken:
                     judging.forget_part(connection, self.id, number, ids[number])
-        names = {part["file"] for part in named if part["number"] in sound}
         for path in self.parts_folder.iterdir():
-            if path.name not in names:
+            if path.name not in sound.values():
                 path.unlink()
-        return sound
-
-    def load(self, chunk: Chunk) -> tuple[list[judging.Candidate], list[Photo | ImageRefused]]:
-        """A chunk's candidates, and their decoded photos or why there is none."""
-        from curate.filtration.plan import prepare
-
-        with self.workspace.catalogue.read() as connection:
-            candidates = judging.candidates_by_id(connection, chunk.ids)
-        photos: list[Photo | ImageRefused] = []
-        for candidate in candidates:
-            try:
-                data = self.workspace.store.read(candidate.sha256, candidate.extension)
-                photos.append(prepare(data, self.plan, self.workspace.settings.images))
-            except ImageRefused as refusal:
-                photos.append(refusal)
-        return candidates, photos
+        return set(sound)
 
     def _score(self, chunk: Chunk) -> _Scored:
         from curate.filtration.cascade import judge_chunk
@@ -355,6 +417,7 @@ class FilterRun:
             "candidates": len(scored.candidates),
             "forwards": scored.result.forwards,
             "seconds": scored.seconds,
+            "made_by": self.made_by,
         }
         rows = [
             self._verdict_row(candidate, verdict)
@@ -379,31 +442,19 @@ class FilterRun:
             "place": None,
         }
 
-    def _finish(self, seconds: float) -> dict[str, Any]:
-        from curate.filtration.scores import merge_parts
-
+    def _finish(self, started: float) -> dict[str, Any]:
         with self.workspace.catalogue.read() as connection:
-            named = judging.run_parts(connection, self.id)
+            row = judging.run(connection, self.id)
+            assert row is not None
+            named = judging.run_parts(connection, row["scores_run"])
             survivors = judging.survivors(connection, self.id)
             counts = judging.verdict_counts(connection, self.id)
             failed = judging.failures(connection, self.id)
-        paths = [self.parts_folder / part["file"] for part in named]
-        about = {"curate": canonical_json({"run": self.id, **self.record}).decode()}
-        scores = self.folder / "scores.parquet"
-        merge_parts(paths, scores, about)
-        listed = shortlist(
-            [
-                Survivor(
-                    s["key"], s["wnid"], s["predicted_wnid"], s["confidence"], s["candidate_id"]
-                )
-                for s in survivors
-            ],
-            self.record["cap"],
-            self.record["cap_order"],
-            self.record["seed"],
-        )
+        record = self.record | {"made_by": _distinct(part["made_by"] for part in named)}
+        if row["scores_run"] == self.id:
+            self._merge(named, record)
+        listed = self._shortlisted(survivors)
         ended = {o: sum(c for p, _, c in counts if p == o) for o in ("survivor", "failed")}
-        forwards = sum(part["forwards"] for part in named)
         total = len(self.candidates.ids)
         summary = {
             "run": self.id,
@@ -413,84 +464,73 @@ class FilterRun:
             "shortlisted": len(listed),
             "capped": ended["survivor"] - len(listed),
             "failed": ended["failed"],
-            "forwards": forwards,
+            "forwards": sum(part["forwards"] for part in named),
             "forwards_naive": total * len(self.plan.classifiers) * 10,
-            "seconds": round(seconds, 3),
-            "scores_sha256": sha256_file(scores),
+            "seconds": round(self._earlier_seconds + time.monotonic() - started, 3),
+            "scores_run": row["scores_run"],
+            "scores_sha256": sha256_file(scores_path(self.workspace, row)),
         }
         if failed:
             columns = ("candidate", "sha256", "wnid", "reason")
-            text = csv_text(columns, [[f["key"], *(f[c] for c in columns[1:])] for f in failed])
-            write_bytes(self.folder / "failed.csv", text.encode())
+            cells = [[f["key"], *(f[c] for c in columns[1:])] for f in failed]
+            write_bytes(self.folder / "failed.csv", csv_text(columns, cells).encode())
             summary["failed_list"] = f"runs/{self.id}/failed.csv"
+        else:
+            (self.folder / "failed.csv").unlink(missing_ok=True)
         with self.workspace.catalogue.write() as connection:
-            judging.set_places(connection, self.id, [s.arrival for s in listed])
+            judging.set_places(connection, self.id, [survivor.arrival for survivor in listed])
             rows = judging.shortlist(connection, self.id)
             write_bytes(self.folder / "shortlist.csv", shortlist_text(rows, "csv").encode())
-            write_json(self.folder / "run.json", {"run": self.id, **self.record})
-            judging.finish_run(
-                connection, self.id, {"state": "finished", "summary": summary, "finished": now()}
+            write_json(self.folder / "run.json", {"run": self.id, **record})
+            judging.update_run(
+                connection,
+                self.id,
+                {"state": "finished", "summary": summary, "record": record, "finished": now()},
             )
-        for path in paths:
-            path.unlink(missing_ok=True)
-        self.parts_folder.rmdir()
+        self._remove_parts()
         return summary
 
+    def _merge(self, named: Sequence[RowMapping], record: dict[str, Any]) -> None:
+        from curate.filtration.scores import merge_parts
 
-def read_shortlist(
-    workspace: Workspace, run_id: str | None = None
-) -> tuple[str, list[judging.Shortlisted]]:
-    """The id of a finished run (the newest by default) and its shortlist in review order.
+        about = {"curate": canonical_json({"scoring": self.scoring, **_uncapped(record)}).decode()}
+        paths = [self.parts_folder / part["file"] for part in named]
+        merge_parts(paths, self.folder / "scores.parquet", about)
 
-    Raises:
-        UsageError: no run has ended, or this one has not.
-        UnknownNameError: no run has this id.
-    """
-    row = finished_run(workspace, run_id)
-    with workspace.catalogue.read() as connection:
-        return row["id"], judging.shortlist(connection, row["id"])
+    def _shortlisted(self, survivors: Sequence[RowMapping]) -> list[Survivor]:
+        found = [
+            Survivor(s["key"], s["wnid"], s["predicted_wnid"], s["confidence"], s["candidate_id"])
+            for s in survivors
+        ]
+        settings = self.workspace.settings.filter
+        return shortlist(found, settings.cap, settings.cap_order, settings.seed)
 
-
-def shortlist_cells(row: judging.Shortlisted) -> dict[str, Any]:
-    """One row of the shortlist in the words of the contract."""
-    return {column: getattr(row, column) for column in _SHORTLIST_COLUMNS}
-
-
-def shortlist_text(rows: Sequence[judging.Shortlisted], form: str) -> str:
-    """The shortlist in review order, as CSV or JSON Lines, the same bytes each time.
-
-    Args:
-        rows: the shortlist.
-        form: "csv" or "jsonl".
-    """
-    cells = [shortlist_cells(row) for row in rows]
-    if form == "jsonl":
-        return "".join(canonical_json(row).decode() + "\n" for row in cells)
-    return csv_text(
-        _SHORTLIST_COLUMNS,
-        [row | {"borderline": str(row["borderline"]).lower()} for row in cells],
-    )
+    def _remove_parts(self) -> None:
+        """The parts of a run that has ended are in its merged scores."""
+        if self.parts_folder.is_dir():
+            for path in self.parts_folder.iterdir():
+                path.unlink()
+            self.parts_folder.rmdir()
 
 
-def finished_run(workspace: Workspace, run_id: str | None = None) -> Any:
-    """The row of a finished run: the newest one, or the one named.
+def _without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key not in names}
 
-    Raises:
-        UsageError: there is none, or it has not ended.
-        UnknownNameError: no run has this id.
-    """
-    from curate.errors import UnknownNameError
 
-    with workspace.catalogue.read() as connection:
-        if run_id is None:
-            row = judging.newest_run(connection)
-            if row is None:
-                raise UsageError("no run has ended yet; begin with: curate filter")
-            return row
-        row = judging.run(connection, run_id)
-        if row is None:
-            ids = [run["id"] for run in judging.all_runs(connection)]
-            raise UnknownNameError("run", run_id, ids)
-    if row["state"] != "finished":
-        raise UsageError(f"run {run_id} has not ended; start its command again to go on")
-    return row
+def _uncapped(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What made the scores: caps have no part in it, so that runs may share them."""
+    return _without(record, "cap", "cap_order", "seed")
+
+
+def _distinct(records: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each of the records once, in an order of its own."""
+    return [value for _, value in sorted({canonical_json(r): r for r in records}.items())]
+
+
+def _settings_record(workspace: Workspace, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a run shows: no secret, and no folder of this machine."""
+    shown = workspace.settings.filter.model_dump(mode="json")
+    return {
+        "label_space": record["label_space"]["name"],
+        "filter": shown | {"models": [model["name"] for model in record["models"]]},
+    }

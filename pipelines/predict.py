@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from curate._version import __version__
 from curate.errors import ImageRefused
 from curate.files import sha256_bytes
 from curate.progress import Stop, progress
@@ -21,6 +18,7 @@ from curate.sources.folder import read_image
 from curate.testbed.predictions import Gathered, Predictions, Scores, score_logits
 from pipelines.datasets import Dataset
 from pipelines.engines import run_here, usable_cores
+from pipelines.provenance import made_by
 
 if TYPE_CHECKING:
     from curate.images.views import ViewRecipe
@@ -62,7 +60,7 @@ class Forward:
     """
 
     def __init__(self, classifier: Classifier, recipe: ViewRecipe, dataset: Dataset) -> None:
-        from curate.filtration.cascade import BATCH_SIZES
+        from curate.models.runtime import BATCH_SIZES
 
         self.classifier, self.recipe, self.dataset = classifier, recipe, dataset
         self.details: dict[int, str] = {}
@@ -135,17 +133,7 @@ class Forward:
 
     def made_by(self) -> dict[str, Any]:
         """What computed the numbers, beside the classifier."""
-        from curate.images.decode import DECODER
-
-        return {
-            "device": str(self.classifier.device),
-            "dtype": "float32",
-            "batch_size": self._batch_size,
-            "decoder": DECODER,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("numpy", "pillow", "torch")},
-            "curate": __version__,
-        }
+        return made_by(str(self.classifier.device), self._batch_size)
 
 
 def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
 from sqlalchemy import RowMapping
 
 from curate._version import __version__
-from curate.catalog import intake, judging, overview
+from curate.catalog import intake, judging, releases
 from curate.catalog.judging import Shortlisted
 from curate.catalog.tables import now
 from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
@@ -20,7 +20,7 @@ from curate.release.build import Built, Item, build_folder
 from curate.release.manifest import ManifestRow
 from curate.release.naming import NAMINGS, paper_stem
 from curate.release.version import Version, parse_version
-from pipelines.filter import finished_run
+from pipelines.runs import finished_run, scores_path
 from pipelines.workspace import Workspace
 
 #: The format of `release.json`.
@@ -116,7 +116,7 @@ def list_releases(workspace: Workspace) -> list[dict[str, Any]]:
         (UTC, ISO 8601).
     """
     with workspace.catalogue.read() as connection:
-        rows = overview.all_releases(connection)
+        rows = releases.all_releases(connection)
     return [
         {
             "version": row["version"],
@@ -139,7 +139,7 @@ def _refuse_known(workspace: Workspace, wanted: Version) -> None:
         )
 
 
-def _shortlist(workspace: Workspace, run: Mapping[str, Any]) -> list[Shortlisted]:
+def _shortlist(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
     space = workspace.label_space
     if run["record"]["label_space"]["fingerprint"] != space.fingerprint:
         raise UsageError(
@@ -157,7 +157,7 @@ def _shortlist(workspace: Workspace, run: Mapping[str, Any]) -> list[Shortlisted
 
 
 def _items(
-    workspace: Workspace, run: Mapping[str, Any], listed: Sequence[Shortlisted], naming: str
+    workspace: Workspace, run: RowMapping, listed: Sequence[Shortlisted], naming: str
 ) -> list[Item]:
     with workspace.catalogue.read() as connection:
         origins = intake.origins_of(connection, [entry.candidate_id for entry in listed])
@@ -206,7 +206,7 @@ def _origin(origins: Sequence[RowMapping]) -> dict[str, Any]:
 
 
 def _second_predictions(
-    workspace: Workspace, run: Mapping[str, Any], listed: Sequence[Shortlisted]
+    workspace: Workspace, run: RowMapping, listed: Sequence[Shortlisted]
 ) -> dict[str, str]:
     """What the second model's centre crop predicts, by candidate; empty for an ensemble of one."""
     if len(run["record"]["models"]) < 2:
@@ -214,7 +214,7 @@ def _second_predictions(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = workspace.run_folder(run["id"]) / "scores.parquet"
+    path = scores_path(workspace, run)
     wanted = [entry.candidate for entry in listed]
     try:
         table = pq.read_table(
@@ -246,9 +246,7 @@ def _reader(workspace: Workspace) -> Callable[[str, str], bytes]:
     return read
 
 
-def _record(
-    workspace: Workspace, run: Mapping[str, Any], wanted: Version, naming: str
-) -> dict[str, Any]:
+def _record(workspace: Workspace, run: RowMapping, wanted: Version, naming: str) -> dict[str, Any]:
     """What `release.json` holds; nothing in it tells when or how fast it was made."""
     record = dict(run["record"])
     apart = ("models", "label_space", "rule", "made_by")
@@ -277,7 +275,7 @@ def _record(
 
 def _remember(
     workspace: Workspace,
-    run: Mapping[str, Any],
+    run: RowMapping,
     wanted: Version,
     listed: Sequence[Shortlisted],
     built: Built,
@@ -298,7 +296,7 @@ def _remember(
         for row in built.rows
     ]
     with workspace.catalogue.write() as connection:
-        overview.add_release(connection, release, items)
+        releases.add_release(connection, release, items)
 
 
 def _problems(built: Built) -> list[str]:

@@ -19,9 +19,9 @@ from curate.images.views import VIEW_NAMES
 from curate.licences import UNKNOWN, parse
 from curate.progress import Bar, progress, say
 from curate.report import page as shown
-from curate.report.naming import display_names, public_name, short_names
+from curate.report.naming import display_names, short_names
 from curate.report.thumbnails import make_thumbnail
-from pipelines.filter import finished_run
+from pipelines.runs import finished_run, scores_path
 from pipelines.workspace import Workspace
 
 #: With fewer survivors than this the nearest misses are shown, and so many of them.
@@ -63,7 +63,7 @@ def write_report(
         photos: most photos on the page, nearest misses included.
 
     Returns:
-        `path` (relative to the workspace, or `out`), `run`, `photos` and `misses` (how many are
+        `path`, `run`, `photos` and `misses` (how many are
         shown), `more` (shortlisted photos that are not), `unreadable` (shown without a picture),
         `withheld` (shown, but with no licence known to allow passing them on).
 
@@ -82,13 +82,17 @@ def write_report(
         raise UsageError(f"{printable(target.parent)} is no folder: make it first")
     report = _Report(workspace, run, photos)
     total = len(report.listed) + len(report.misses)
-    with progress("report", total, unit="photos") as bar, atomic_write(target) as stream:
+    with (
+        workspace.held("report"),
+        progress("report", total, unit="photos") as bar,
+        atomic_write(target) as stream,
+    ):
         for piece in shown.pieces(report.page(bar)):
             stream.write(piece.encode("utf-8", "backslashreplace"))
     if report.unreadable:
         say(f"{report.unreadable} photos are shown without a picture: their stored files are bad")
     return {
-        "path": f"runs/{run['id']}/report.html" if out is None else printable(out),
+        "path": printable(target),
         "run": run["id"],
         "photos": len(report.listed),
         "more": report.shortlisted - len(report.listed),
@@ -131,9 +135,8 @@ class _Report:
     def page(self, bar: Bar) -> shown.Page:
         """The page; its photos are read as it is rendered."""
         by_class = self._by_class()
-        record, made_by = self.record, dict(self.record["made_by"])
-        for model in record["models"]:
-            made_by |= model["libraries"]
+        record = self.record
+        makers = self._makers()
         return shown.Page(
             run=self.run["id"],
             label_space=record["label_space"]["name"],
@@ -165,8 +168,8 @@ class _Report:
             by_class_total=len(by_class),
             histogram=self.histogram,
             licences=self._licences(),
-            made_by=self._made_by(made_by),
-            versions=sorted(made_by.items()),
+            made_by=self._made_by(makers),
+            versions=[(name, ", ".join(told)) for name, told in sorted(makers.items())],
             curate=__version__,
         )
 
@@ -187,7 +190,7 @@ class _Report:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        path = self.workspace.run_folder(self.run["id"]) / "scores.parquet"
+        path = scores_path(self.workspace, self.run)
         name = path.relative_to(self.workspace.root)
         columns = ["candidate", "model", "view", "p_true", "predicted_wnid", "confidence"]
         values = pa.array(sorted(keys), pa.string())
@@ -319,7 +322,7 @@ class _Report:
                 preprocessing=_preprocessing(model["preprocessing"], recipe),
             )
             for name, short, model, recipe in zip(
-                map(public_name, self.models),
+                self.models,
                 self.shorts,
                 self.record["models"],
                 self.record["recipes"],
@@ -327,11 +330,24 @@ class _Report:
             )
         ]
 
-    def _made_by(self, made_by: dict[str, Any]) -> list[tuple[str, str]]:
-        """What made the run; takes from `made_by` what is no version."""
+    def _makers(self) -> dict[str, list[str]]:
+        """What made the scores, by name: several values where a run went on after an upgrade."""
+        found: dict[str, list[str]] = {}
+        libraries = [model["libraries"] for model in self.record["models"]]
+        for maker in [*self.record["made_by"], *libraries]:
+            for name, value in maker.items():
+                told = found.setdefault(name, [])
+                if str(value) not in told:
+                    told.append(str(value))
+        return found
+
+    def _made_by(self, makers: dict[str, list[str]]) -> list[tuple[str, str]]:
+        """What made the run; takes from `makers` what is no version."""
         record, summary = self.record, self.run["summary"]
         space = record["label_space"]
-        device, dtype, batch = (made_by.pop(key) for key in ("device", "dtype", "batch_size"))
+        device, dtype, batch, decoder = (
+            ", ".join(makers.pop(key)) for key in ("device", "dtype", "batch_size", "decoder")
+        )
         order = ", ".join(self.shorts[number] for number in record["order"])
         return [
             ("Rule", f"{record['rule']}, threshold {record['threshold']}"),
@@ -351,7 +367,7 @@ class _Report:
             ("Started", f"{self.run['started']:%Y-%m-%d %H:%M:%S} UTC"),
             ("Ended", f"{self.run['finished']:%Y-%m-%d %H:%M:%S} UTC"),
             ("Computed on", f"{device}, {dtype}, batches of {batch}"),
-            ("Images decoded by", made_by.pop("decoder")),
+            ("Images decoded by", decoder),
         ]
 
 

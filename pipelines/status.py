@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from curate.catalog import judging, overview
-from pipelines.filter import finished_run
+from curate.choices import STAGES
+from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
-
-#: The funnel's stages in order.
-STAGES = ("candidates", "scored", "survivors", "shortlisted", "reviewed", "accepted", "released")
 
 
 def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
@@ -36,12 +34,15 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         by_class = overview.funnel(connection, run_id)
         refused = overview.refusal_counts(connection)
     space = workspace.label_space
-    ordered = sorted(by_class, key=space.position)
+    # A label space that was edited since may lack a class that candidates have.
+    known = [wnid for wnid in space.wnids if wnid in by_class]
+    ordered = known + sorted(by_class.keys() - set(known))
     funnel: dict[str, Any] = {
         stage: sum(by_class[wnid].get(stage, 0) for wnid in ordered) for stage in STAGES
     }
     funnel["by_class"] = {
-        wnid: {"name": space.get(wnid).name, **by_class[wnid]} for wnid in ordered
+        wnid: {"name": space.get(wnid).name if wnid in space else wnid, **by_class[wnid]}
+        for wnid in ordered
     }
     return {
         "funnel": funnel,
@@ -49,3 +50,20 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         "running": running["id"] if running else None,
         "refused": refused,
     }
+
+
+def run_by_class(workspace: Workspace, run_id: str) -> dict[str, dict[str, Any]]:
+    """The funnel of each class, over a run's own candidates alone."""
+    by_class: dict[str, dict[str, Any]] = {}
+    with workspace.catalogue.read() as connection:
+        counts = overview.run_counts(connection, run_id)
+    for row in counts:
+        mine = by_class.setdefault(
+            row["wnid"], dict.fromkeys(("candidates", "scored", "survivors", "shortlisted"), 0)
+        )
+        mine["candidates"] += row["count"]
+        mine["scored"] += row["count"] * (row["outcome"] != "failed")
+        mine["survivors"] += row["count"] * (row["outcome"] == "survivor")
+        mine["shortlisted"] += row["listed"]
+    space = workspace.label_space
+    return {w: {"name": space.get(w).name, **by_class[w]} for w in space.wnids if w in by_class}

@@ -5,7 +5,7 @@
     images/             original bytes by SHA-256
     runs/ID/            scores and shortlist of a run
     releases/VERSION/   immutable datasets
-    lists/              refused and failed items, for people
+    lists/              refused items, for people
     .curate/            locks
 
 Nothing in it holds an absolute path: moved or copied, it works.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,16 @@ from curate.catalog import facts
 from curate.catalog.engine import Catalogue, open_catalogue
 from curate.catalog.store import ImageStore
 from curate.errors import UsageError, WorkspaceError
-from curate.files import hold, printable, storage_errors
+from curate.files import hold, make_folder, printable, write_bytes
 from curate.labels.space import LabelSpace, load_label_space
-from curate.settings import FILE_NAME, Settings, load_settings, write_settings
+from curate.settings import (
+    FILE_NAME,
+    Settings,
+    load_settings,
+    parse_settings,
+    preset_text,
+    with_options,
+)
 
 _CATALOGUE = "catalogue.sqlite"
 
@@ -67,10 +74,13 @@ class Workspace:
             BusyError: another command holds it; the text names it.
         """
         folder = self.root / ".curate"
-        with storage_errors(printable(folder)):
-            folder.mkdir(exist_ok=True)
+        make_folder(folder)
         with hold(folder / stage, f"curate {stage}"):
             yield
+
+    def changed(self, options: Mapping[str, Any]) -> Workspace:
+        """The same workspace with some settings changed, by dotted name."""
+        return replace(self, settings=with_options(self.settings, options))
 
     def close(self) -> None:
         """Let go of the catalogue."""
@@ -90,23 +100,19 @@ def create_workspace(root: Path, preset: str) -> Workspace:
     """
     if (root / FILE_NAME).exists():
         raise WorkspaceError(f"{printable(root)} is a workspace already")
+    if (root / _CATALOGUE).exists():
+        raise WorkspaceError(
+            f"{printable(root)} holds a catalogue but no {FILE_NAME}: put that back, or name "
+            "another folder"
+        )
     if root.exists() and not root.is_dir():
         raise WorkspaceError(f"{printable(root)} is not a folder")
-    made = not root.exists()
-    with storage_errors(printable(root)):
-        root.mkdir(parents=True, exist_ok=True)
-    try:
-        # The settings make the folder a workspace, so they come last.
-        open_catalogue(root / _CATALOGUE, create=True).close()
-        write_settings(root, preset)
-        load_label_space(load_settings(root).label_space, root)
-    except BaseException:
-        (root / FILE_NAME).unlink(missing_ok=True)
-        for leftover in root.glob(f"{_CATALOGUE}*"):
-            leftover.unlink()
-        if made:
-            root.rmdir()
-        raise
+    text = preset_text(preset)
+    load_label_space(parse_settings(text, preset).label_space, root)
+    make_folder(root)
+    # The settings make the folder a workspace, so they come last.
+    open_catalogue(root / _CATALOGUE, create=True).close()
+    write_bytes(root / FILE_NAME, text)
     return open_workspace(root)
 
 
@@ -125,16 +131,25 @@ def open_workspace(root: Path, options: Mapping[str, Any] | None = None) -> Work
     return Workspace(root, settings, open_catalogue(root / _CATALOGUE))
 
 
-def remember_label_space(workspace: Workspace) -> None:
-    """Pin the label space with the first candidate: scores of two of them must not mix.
+def pin_label_space(workspace: Workspace) -> None:
+    """Pin the label space before the first candidate: scores of two of them must not mix.
 
     Raises:
         UsageError: candidates were collected under another label space.
     """
-    space = workspace.label_space
     with workspace.catalogue.write() as connection:
-        pinned = facts.remember(connection, "label_space", space.fingerprint)
-    if pinned != space.fingerprint:
+        facts.remember(connection, "label_space", workspace.label_space.fingerprint)
+    check_label_space(workspace)
+
+
+def check_label_space(workspace: Workspace) -> None:
+    """Refuse a label space that is not the one that the candidates were collected under.
+
+    Raises:
+        UsageError: it is another one, or its file has changed.
+    """
+    space = workspace.label_space
+    if pinned_label_space(workspace) not in (None, space.fingerprint):
         raise UsageError(
             f"the label space {space.name!r} is not the one that this workspace's candidates were "
             "collected under; undo the change or make a new workspace"

@@ -3,7 +3,8 @@
     python -m tests.dying KIND:N [--fault direct] COMMAND …
 
 KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
-(before and after each rename), "commit" (before each commit), "half" (see below). A run that comes
+(before and after each rename), "commit" (before each commit), "unlink" (before and after each file
+is removed), "half" (see below). A run that comes
 to its end says how many moments of each kind there were. The planted fault "direct" writes files in
 place and in two halves instead of atomically, with a moment of the kind "half" between them: the
 tests that kill must find what it leaves.
@@ -47,6 +48,7 @@ def main() -> None:
 
     os.fsync = around("fsync", os.fsync)
     os.replace = around("replace", os.replace)
+    os.unlink = around("unlink", os.unlink)
     from sqlalchemy import Engine, event
 
     event.listen(Engine, "commit", lambda _: moment("commit"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError
-from curate.settings import data_file, find_workspace, load_settings, presets, write_settings
+from curate.settings import data_file, find_workspace, load_settings, preset_text, presets
 
 
 def workspace(tmp_path: Path, text: str) -> Path:
@@ -81,13 +81,13 @@ def test_every_preset_makes_valid_settings(tmp_path: Path) -> None:
     for name in presets():
         root = tmp_path / name
         root.mkdir()
-        write_settings(root, name)
+        (root / "curate.yaml").write_bytes(preset_text(name))
         assert load_settings(root).format == 1
 
 
 def test_an_unknown_preset_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean imagenet-a"):
-        write_settings(tmp_path, "imagenet_a")
+        preset_text("imagenet_a")
 
 
 def test_label_data_is_found() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from curate.errors import StorageError, WorkspaceError
 from curate.files import printable
@@ -90,6 +90,8 @@ def _one_line() -> Iterator[None]:
         if "readonly" in reason:
             raise StorageError("the catalogue cannot be written: it is read-only") from error
         raise StorageError(f"the catalogue cannot be used: {reason}") from error
+    except IntegrityError as error:
+        raise StorageError(f"the catalogue contradicts itself: {error.orig}") from error
     except DatabaseError as error:
         if "malformed" in str(error.orig) or "not a database" in str(error.orig):
             raise StorageError(f"the catalogue is damaged: {error.orig}") from error
@@ -170,30 +172,55 @@ def migrate(catalogue: Catalogue) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with catalogue.write() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    with _one_line(), catalogue.engine.connect() as plain:
+        raw = plain.connection.dbapi_connection
+        on_sqlite = catalogue.engine.dialect.name == "sqlite"
+        if on_sqlite and raw is not None:
+            # SQLite changes a table by making it anew, which references to it would forbid.
+            raw.cursor().execute("PRAGMA foreign_keys=OFF")
+        try:
+            connection = plain.execution_options(curate_write=True)
+            with connection.begin():
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+                if on_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                    raise StorageError("the catalogue cannot be brought up to date: it is damaged")
+        finally:
+            if on_sqlite and raw is not None:
+                raw.cursor().execute("PRAGMA foreign_keys=ON")
 
 
-def insert_new(
-    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], key: Sequence[str]
+def upsert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[dict[str, Any]],
+    key: str,
+    replace: Sequence[str] = (),
 ) -> None:
-    """Insert the rows whose `key` columns are not there yet; leave the others as they are."""
+    """Insert rows whose `key` is not there yet; of the others replace the columns named.
+
+    Args:
+        connection: a writing transaction.
+        table: where to.
+        rows: of several with one key the last one counts.
+        key: a column with unique values.
+        replace: columns that take the new value where the row is there; none leaves it alone.
+    """
+    rows = list({row[key]: row for row in rows}.values())
     if not rows:
         return
     if connection.dialect.name == "postgresql":
-        from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-
-        connection.execute(
-            postgresql_insert(table).on_conflict_do_nothing(index_elements=list(key)), list(rows)
-        )
+        from sqlalchemy.dialects.postgresql import insert
     else:
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        connection.execute(
-            sqlite_insert(table).on_conflict_do_nothing(index_elements=list(key)), list(rows)
-        )
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    statement = insert(table)
+    if replace:
+        values = {name: statement.excluded[name] for name in replace}
+        connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=values), rows)
+    else:
+        connection.execute(statement.on_conflict_do_nothing(index_elements=[key]), rows)
 
 
 def pieces(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

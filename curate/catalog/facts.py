@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from curate.catalog.engine import insert_new
+from curate.catalog.engine import upsert
 from curate.catalog.tables import facts
 
 
 def remember(connection: Connection, name: str, value: str) -> str:
     """Record a fact unless it is recorded already; return what is recorded."""
-    insert_new(connection, facts, [{"name": name, "value": value}], ["name"])
+    upsert(connection, facts, [{"name": name, "value": value}], "name")
     return recall(connection, name) or ""
 
 

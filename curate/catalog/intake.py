@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, select, update
 
-from curate.catalog.engine import insert_new, pieces
+from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
     candidates,
     images,
     origins,
     refusals,
 )
+from curate.files import sha256_bytes
 
 
 def known_image(connection: Connection, sha256: str) -> RowMapping | None:
@@ -27,11 +28,15 @@ def count_images(connection: Connection) -> int:
     return connection.scalar(select(func.count()).select_from(images)) or 0
 
 
-def all_images(connection: Connection) -> Iterator[tuple[str, str]]:
-    """(SHA-256, extension) of every image, in that order; memory does not grow."""
-    query = select(images.c.sha256, images.c.extension).order_by(images.c.sha256)
-    for row in connection.execution_options(yield_per=1000).execute(query):
-        yield row.sha256, row.extension
+def images_after(connection: Connection, sha256: str, count: int) -> list[tuple[str, str]]:
+    """The (SHA-256, extension) of the next `count` images after `sha256`, in that order."""
+    query = (
+        select(images.c.sha256, images.c.extension)
+        .where(images.c.sha256 > sha256)
+        .order_by(images.c.sha256)
+        .limit(count)
+    )
+    return [(row.sha256, row.extension) for row in connection.execute(query)]
 
 
 def first_origins(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, str, str]]:
@@ -80,12 +85,12 @@ def perceptual_hashes(connection: Connection, wnid: str) -> Iterator[tuple[str, 
 
 def add_images(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Add images that are not there yet."""
-    insert_new(connection, images, rows, ["sha256"])
+    upsert(connection, images, rows, "sha256")
 
 
 def add_candidates(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Add candidates that are not there yet, in the order given."""
-    insert_new(connection, candidates, rows, ["key"])
+    upsert(connection, candidates, rows, "key")
 
 
 def candidate_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
@@ -101,54 +106,63 @@ def candidate_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]
 _TOLD = ("collection", "page", "title", "author")
 
 
+def origin_key(candidate_id: int, source: str, locator: str) -> str:
+    """The key of an origin."""
+    return _key(str(candidate_id), source, locator)
+
+
+def refusal_key(source: str, locator: str, label: str) -> str:
+    """The key of a refused item."""
+    return _key(source, locator, label)
+
+
+def _key(*parts: str) -> str:
+    return sha256_bytes("\0".join(parts).encode())
+
+
 def set_origins(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Record where candidates came from; what is told anew replaces what was told before."""
-    insert_new(connection, origins, rows, ["candidate_id", "source", "locator"])
-    told = [row for row in rows if row["licence_text"] or any(row[name] for name in _TOLD)]
-    for row in told:
+    """Record where candidates came from; what is told anew replaces what was told before.
+
+    Args:
+        connection: a writing transaction.
+        rows: origins without their keys.
+    """
+    keyed = [
+        {"key": origin_key(row["candidate_id"], row["source"], row["locator"]), **row}
+        for row in rows
+    ]
+    upsert(connection, origins, keyed, "key")
+    for row in keyed:
         values = {name: row[name] for name in _TOLD if row[name]}
         if row["licence_text"]:
             values |= {n: row[n] for n in ("licence", "licence_url", "licence_text")}
-        connection.execute(
-            update(origins)
-            .where(
-                origins.c.candidate_id == row["candidate_id"],
-                origins.c.source == row["source"],
-                origins.c.locator == row["locator"],
-            )
-            .values(values)
-        )
+        if values:
+            connection.execute(update(origins).where(origins.c.key == row["key"]).values(values))
 
 
 def set_refusals(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Record refused items; the newest reason of an item replaces the one before."""
-    if not rows:
-        return
-    connection.execute(
-        delete(refusals).where(
-            refusals.c.source == bindparam("b_source"), refusals.c.locator == bindparam("b_locator")
-        ),
-        [{"b_source": row["source"], "b_locator": row["locator"]} for row in rows],
-    )
-    connection.execute(insert(refusals), list(rows))
+    """Record refused items; the newest reason of an item replaces the one before.
+
+    Args:
+        connection: a writing transaction.
+        rows: refusals without their keys.
+    """
+    keyed = [
+        {"key": refusal_key(row["source"], row["locator"], row["label"]), **row} for row in rows
+    ]
+    upsert(connection, refusals, keyed, "key", ("reason", "detail", "seen"))
 
 
-def clear_refusals(connection: Connection, items: Sequence[tuple[str, str]]) -> None:
-    """Forget the refusals of (source, locator) items that were taken after all."""
-    if items:
-        connection.execute(
-            delete(refusals).where(
-                refusals.c.source == bindparam("b_source"),
-                refusals.c.locator == bindparam("b_locator"),
-            ),
-            [{"b_source": source, "b_locator": locator} for source, locator in items],
-        )
+def clear_refusals(connection: Connection, keys: Sequence[str]) -> None:
+    """Forget the refusals, by key, of items that were taken after all."""
+    for some in pieces(keys):
+        connection.execute(delete(refusals).where(refusals.c.key.in_(some)))
 
 
 def refused(connection: Connection) -> Iterator[RowMapping]:
-    """Every refused item, by source and locator."""
-    query = select(refusals).order_by(refusals.c.source, refusals.c.locator)
-    for row in connection.execute(query):
+    """Every refused item, by source, locator and label."""
+    order = (refusals.c.source, refusals.c.locator, refusals.c.label)
+    for row in connection.execute(select(refusals).order_by(*order)):
         yield row._mapping
 
 

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from curate.catalog.engine import pieces
 from curate.catalog.tables import (
@@ -49,11 +59,13 @@ def candidate_keys(
     connection: Connection, wnids: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
     """(key, id) of the candidates of the classes `wnids` (all for None), sorted by key."""
-    query = select(candidates.c.key, candidates.c.id).order_by(candidates.c.key)
-    for row in connection.execution_options(yield_per=10_000).execute(
-        query if wnids is None else query.where(candidates.c.wnid.in_(wnids))
-    ):
-        yield row.key, row.id
+    query = select(candidates.c.key, candidates.c.id, candidates.c.wnid).order_by(candidates.c.key)
+    if wnids is not None and len(wnids) <= 500:
+        query = query.where(candidates.c.wnid.in_(wnids))
+    wanted = None if wnids is None else frozenset(wnids)
+    for row in connection.execution_options(yield_per=10_000).execute(query):
+        if wanted is None or row.wnid in wanted:
+            yield row.key, row.id
 
 
 def candidates_by_id(connection: Connection, ids: Sequence[int]) -> list[Candidate]:
@@ -101,8 +113,8 @@ def start_run(connection: Connection, row: dict[str, Any]) -> None:
     connection.execute(insert(runs).values(row))
 
 
-def finish_run(connection: Connection, run_id: str, values: dict[str, Any]) -> None:
-    """Record that a run has ended."""
+def update_run(connection: Connection, run_id: str, values: dict[str, Any]) -> None:
+    """Change columns of a run."""
     connection.execute(update(runs).where(runs.c.id == run_id).values(values))
 
 
@@ -129,11 +141,34 @@ def forget_part(connection: Connection, run_id: str, number: int, ids: Sequence[
 
 
 def reopen_run(connection: Connection, run_id: str) -> None:
-    """Take back everything that a run has found, so that it can be made again."""
-    connection.execute(delete(parts).where(parts.c.run_id == run_id))
-    connection.execute(delete(verdicts).where(verdicts.c.run_id == run_id))
+    """Take back that a run has ended, and its shortlist."""
     values = {"state": "running", "summary": None, "finished": None}
     connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+    connection.execute(update(verdicts).where(verdicts.c.run_id == run_id).values(place=None))
+
+
+def run_with_scores(connection: Connection, scoring: str) -> RowMapping | None:
+    """The finished run whose own scores are those of a scoring, or None."""
+    query = select(runs).where(
+        runs.c.scoring == scoring, runs.c.state == "finished", runs.c.scores_run == runs.c.id
+    )
+    row = connection.execute(query).first()
+    return row._mapping if row else None
+
+
+def copy_verdicts(connection: Connection, source: str, target: str) -> None:
+    """Give a run the verdicts of another one of the same scoring, without places."""
+    names = [column.name for column in verdicts.columns if column.name not in ("run_id", "place")]
+    values = select(literal(target), *(verdicts.c[name] for name in names))
+    statement = insert(verdicts).from_select(
+        ["run_id", *names], values.where(verdicts.c.run_id == source)
+    )
+    connection.execute(statement)
+
+
+def forget_verdicts(connection: Connection, run_id: str) -> None:
+    """Take back all of a run's verdicts."""
+    connection.execute(delete(verdicts).where(verdicts.c.run_id == run_id))
 
 
 def survivors(connection: Connection, run_id: str) -> list[RowMapping]:
@@ -208,8 +243,16 @@ def count_verdicts(connection: Connection, run_id: str) -> int:
 def failures(connection: Connection, run_id: str) -> list[RowMapping]:
     """The candidates that a run could not score, with the reason, by key."""
     query = (
-        select(candidates.c.key, candidates.c.sha256, candidates.c.wnid, verdicts.c.reason)
+        select(
+            verdicts.c.candidate_id,
+            candidates.c.key,
+            candidates.c.sha256,
+            images.c.extension,
+            candidates.c.wnid,
+            verdicts.c.reason,
+        )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "failed")
         .order_by(candidates.c.key)
     )

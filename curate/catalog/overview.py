@@ -1,17 +1,16 @@
-"""The funnel, and the releases."""
+"""The funnel, the confusions and other counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, and_, func, insert, select
+from sqlalchemy import Connection, RowMapping, and_, func, select
 
 from curate.catalog.tables import (
     candidates,
     refusals,
     release_items,
-    releases,
     verdicts,
 )
 
@@ -104,18 +103,3 @@ def refusal_counts(connection: Connection) -> dict[str, int]:
         .order_by(refusals.c.reason)
     )
     return {reason: count for reason, count in connection.execute(query)}  # noqa: C416
-
-
-def add_release(
-    connection: Connection, release: dict[str, Any], items: Sequence[dict[str, Any]]
-) -> None:
-    """Record a release that stands on the disk."""
-    connection.execute(insert(releases).values(release))
-    if items:
-        connection.execute(insert(release_items), list(items))
-
-
-def all_releases(connection: Connection) -> list[RowMapping]:
-    """Every release, oldest first."""
-    rows = connection.execute(select(releases).order_by(releases.c.built, releases.c.version))
-    return [row._mapping for row in rows]

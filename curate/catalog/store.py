@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.errors import ImageRefused
-from curate.files import atomic_write, remove_leftovers, sha256_bytes, sha256_file, sync_folder
+from curate.files import (
+    atomic_write,
+    make_folder,
+    remove_leftovers,
+    sha256_bytes,
+    sha256_file,
+    sync_folder,
+)
 
 
 class ImageStore:
@@ -48,11 +55,11 @@ class ImageStore:
         path = self.path(sha256, extension)
         if self.holds(sha256, extension):
             return False
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with atomic_write(path, sync_parent=False) as stream:
             stream.write(data)
         with self._lock:
-            self._unsynced.update((path.parent, self.root))
+            self._unsynced.add(path.parent)
         return True
 
     def holds(self, sha256: str, extension: str) -> bool:

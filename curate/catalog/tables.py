@@ -22,7 +22,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
 )
 
 metadata = MetaData(
@@ -71,11 +70,13 @@ candidates = Table(
     Index("ix_candidates_wnid_key", "wnid", "key"),
 )
 
+#: Where candidates came from. The key is a hash, because no index takes text of any length.
 origins = Table(
     "origins",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("candidate_id", Integer, ForeignKey(candidates.c.id), nullable=False),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), nullable=False, index=True),
     Column("source", String(64), nullable=False),
     Column("locator", Text, nullable=False),
     Column("collection", Text),
@@ -86,25 +87,30 @@ origins = Table(
     Column("licence_url", Text),
     Column("licence_text", Text),
     Column("seen", DateTime, nullable=False),
-    UniqueConstraint("candidate_id", "source", "locator"),
 )
 
+#: Items that were refused: an item is a place in a source under a label.
 refusals = Table(
     "refusals",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, unique=True),
     Column("source", String(64), nullable=False),
     Column("locator", Text, nullable=False),
+    Column("label", Text, nullable=False),
     Column("reason", String(32), nullable=False, index=True),
     Column("detail", Text, nullable=False),
     Column("seen", DateTime, nullable=False),
-    UniqueConstraint("source", "locator"),
 )
 
 runs = Table(
     "runs",
     metadata,
     Column("id", String(32), primary_key=True),
+    # What decides scores and verdicts; runs that differ in caps alone share it and the scores of
+    # the run that is named here.
+    Column("scoring", String(32), nullable=False, index=True),
+    Column("scores_run", String(32), nullable=False),
     Column("rule", String(32), nullable=False),
     Column("state", String(16), nullable=False),
     Column("settings", JSON, nullable=False),
@@ -126,6 +132,8 @@ parts = Table(
     Column("candidates", Integer, nullable=False),
     Column("forwards", Integer, nullable=False),
     Column("seconds", Float, nullable=False),
+    # versions, device and the like: a run that went on after an upgrade has several
+    Column("made_by", JSON, nullable=False),
 )
 
 verdicts = Table(
@@ -173,5 +181,5 @@ release_items = Table(
 
 
 def now() -> datetime:
-    """The present time in UTC without zone, to the second."""
-    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    """The present time in UTC without zone."""
+    return datetime.now(UTC).replace(tzinfo=None)

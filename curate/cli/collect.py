@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from curate.cli.common import Debug, Json, Strict, StrictError, counts, emit, workspace
-
-
-class NearDuplicates(StrEnum):
-    """What becomes of a picture that is nearly there already."""
-
-    flag = "flag"
-    reject = "reject"
+from curate.choices import NearDuplicates
+from curate.cli.common import Debug, Json, Strict, counts, emit, workspace
+from curate.errors import VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -39,17 +33,19 @@ def folder(
             "--labels",
             metavar="CSV",
             help="A table with the columns path (relative to PATH) and label, and optionally "
-            "source, page, title, author, licence. Example: --labels photos.csv",
+            "source, page, title, author, licence. Example: --labels photos.csv. Default: the "
+            "class folders.",
             show_default=False,
         ),
     ] = None,
     near_duplicates: Annotated[
-        NearDuplicates,
+        NearDuplicates | None,
         typer.Option(
             help="Pictures that are nearly there already: flag takes them and notes it, reject "
-            "refuses them. Example: --near-duplicates reject"
+            "refuses them. Example: --near-duplicates reject. Default: the setting (flag).",
+            show_default=False,
         ),
-    ] = NearDuplicates.flag,
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -60,8 +56,8 @@ def folder(
     """
     from pipelines.collect import collect_folder
 
-    opened = workspace()
-    collected = collect_folder(opened, path, labels, near_duplicates=near_duplicates.value)
+    opened = workspace({"collect.near_duplicates": near_duplicates})
+    collected = collect_folder(opened, path, labels)
     summary = collected.to_dict()
     text = f"found {collected.found:,}: {collected.new:,} new, {collected.known:,} known"
     refused = sum(collected.rejected.values())
@@ -71,4 +67,4 @@ def folder(
         text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
     emit(summary, text)
     if strict and refused:
-        raise StrictError(f"{refused} files were rejected")
+        raise VerificationError(f"{refused} files were rejected")

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.errors import CurateError
-
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
@@ -42,13 +40,25 @@ def _debug(value: bool) -> bool:
 
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Print exactly one JSON object, the summary.", callback=_json),
+    typer.Option(
+        "--json",
+        help="Print exactly one JSON object, the summary. Example: curate --json status",
+        callback=_json,
+    ),
 ]
 Debug = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_debug)
+    bool,
+    typer.Option(
+        "--debug",
+        help="Show the traceback of an error. Example: curate --debug status",
+        callback=_debug,
+    ),
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Exit with 1 where items were refused or failed.")
+    bool,
+    typer.Option(
+        "--strict", help="Exit with 1 where items were refused or failed. Example: --strict"
+    ),
 ]
 Classes = Annotated[
     list[str] | None,
@@ -61,7 +71,12 @@ Classes = Annotated[
 ]
 Run = Annotated[
     str | None,
-    typer.Option("--run", help="A run's id. Default: the newest finished one.", show_default=False),
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="A run's id. Example: --run 1d6f2a632a1c. Default: the newest finished one.",
+        show_default=False,
+    ),
 ]
 
 
@@ -117,7 +132,3 @@ def counts(by_reason: Mapping[str, int]) -> str:
     """Counts by reason as text, the largest first."""
     ordered = sorted(by_reason.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} {count:,}" for reason, count in ordered)
-
-
-class StrictError(CurateError):
-    """The command did its work and found something wrong; its result has been printed."""

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from curate.cli.common import Debug, Json, Run, Strict, StrictError, emit, table, workspace
-
-
-class Naming(StrEnum):
-    """How the images of a release are named."""
-
-    hash = "hash"
-    paper = "paper"
+from curate.choices import Naming
+from curate.cli.common import Debug, Json, Run, Strict, emit, table, workspace
+from curate.errors import VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +26,9 @@ def build(
     unreviewed: Annotated[
         bool,
         typer.Option(
-            "--unreviewed", help="Build from the shortlist that nobody has looked at, marked so."
+            "--unreviewed",
+            help="Build from the shortlist that nobody has looked at, marked so. "
+            "Example: --unreviewed",
         ),
     ] = False,
     naming: Annotated[
@@ -40,7 +36,7 @@ def build(
         typer.Option(
             help="hash: by content; paper: as ImageNet-A names its files. Example: --naming paper"
         ),
-    ] = Naming.hash,
+    ] = "hash",
     run: Run = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -51,9 +47,7 @@ def build(
     """
     from pipelines.release import build_release
 
-    summary = build_release(
-        workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming.value
-    )
+    summary = build_release(workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming)
     text = (
         f"release {summary['version']}: {summary['images']:,} images of "
         f"{summary['classes']:,} classes in {summary['path']}"
@@ -88,7 +82,8 @@ def evaluate(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model of the zoo; repeat it. Example: --model lite/efficientnet_lite2",
+            help="A model of the zoo; repeat it. Example: --model lite/efficientnet_lite2. "
+            "Default: none, with --predictions.",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +92,7 @@ def evaluate(
         typer.Option(
             metavar="FILE",
             help="Saved predictions (CSV, Parquet, NPZ) instead of a model. "
-            "Example: --predictions mine.csv",
+            "Example: --predictions mine.csv. Default: none.",
             show_default=False,
         ),
     ] = None,
@@ -113,7 +108,8 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where to write results and predictions. Example: --report results",
+            help="Where to write results and predictions. Example: --report results. "
+            "Default: nowhere.",
             show_default=False,
         ),
     ] = None,
@@ -143,4 +139,4 @@ def evaluate(
     notes = "".join(f"\nnote: {note}" for note in results_notes(summary["results"]))
     emit(summary, table(columns, rows) + notes)
     if strict and summary["failed"]:
-        raise StrictError(f"{summary['failed']} images could not be evaluated")
+        raise VerificationError(f"{summary['failed']} images could not be evaluated")

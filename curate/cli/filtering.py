@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
+from curate.choices import STAGES, CapOrder, Views
 from curate.cli.common import (
     Classes,
     Debug,
     Json,
     Run,
     Strict,
-    StrictError,
     counts,
     emit,
     shared,
     table,
     workspace,
 )
-
-
-class CapOrder(StrEnum):
-    """Which survivors of a confusion come first."""
-
-    hash = "hash"
-    confidence = "confidence"
-    arrival = "arrival"
-
-
-class Views(StrEnum):
-    """How the ten crops are cut."""
-
-    paper = "paper"
-    native = "native"
-
-
-class Form(StrEnum):
-    """How the shortlist is printed."""
-
-    csv = "csv"
-    jsonl = "jsonl"
+from curate.errors import VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -110,14 +89,23 @@ def filter_(
         ),
     ] = None,
     complete: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--complete", help="Score every view of every image, for other thresholds later."
+            "--complete",
+            help="Score every view of every image, for other thresholds later. "
+            "Example: --complete. Default: the setting (off).",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     keep_logits: Annotated[
-        bool, typer.Option("--keep-logits", help="Keep the full logits beside the scores.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--keep-logits",
+            help="Keep the full logits beside the scores. Example: --keep-logits. Default: the "
+            "setting (off).",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -126,7 +114,10 @@ def filter_(
         ),
     ] = None,
     by_class: Annotated[
-        bool, typer.Option("--by-class", help="Show the funnel of each class as well.")
+        bool,
+        typer.Option(
+            "--by-class", help="Show the funnel of each class as well. Example: --by-class"
+        ),
     ] = False,
     strict: Strict = False,
     as_json: Json = False,
@@ -137,29 +128,40 @@ def filter_(
     Example: curate filter --classes dragonfly,goldfinch
     """
     from pipelines.filter import run_filter
-    from pipelines.status import status
+    from pipelines.status import run_by_class
 
     opened = workspace(
         {
             "filter.rule": rule,
-            "filter.models": tuple(model) if model else None,
+            "filter.models": tuple(map(_from_here, model)) if model else None,
             "filter.threshold": threshold,
             "filter.cap": cap,
-            "filter.cap_order": cap_order.value if cap_order else None,
+            "filter.cap_order": cap_order,
             "filter.seed": seed,
-            "filter.views": views.value if views else None,
+            "filter.views": views,
             "filter.device": device,
+            "filter.complete": complete,
+            "filter.keep_logits": keep_logits,
         }
     )
-    summary = run_filter(opened, classes or (), complete=complete, keep_logits=keep_logits)
+    summary = run_filter(opened, classes or ())
     text = funnel_text(summary)
     if by_class:
-        rows = status(opened, run_id=summary["run"])["funnel"]["by_class"]
+        rows = run_by_class(opened, summary["run"])
         summary = summary | {"by_class": rows}
         text += "\n\n" + by_class_text(rows)
     emit(summary, text)
     if strict and summary["failed"]:
-        raise StrictError(f"{summary['failed']} candidates could not be scored")
+        raise VerificationError(f"{summary['failed']} candidates could not be scored")
+
+
+def _from_here(name: str) -> str:
+    """A model as the user names it: a checkpoint's files lie in the current folder."""
+    if not name.startswith("checkpoint/"):
+        return name
+    from curate.models.checkpoint import rooted
+
+    return rooted(name, Path.cwd())
 
 
 def funnel_text(summary: Mapping[str, Any]) -> str:
@@ -187,7 +189,8 @@ def funnel_text(summary: Mapping[str, Any]) -> str:
 
 def by_class_text(by_class: Mapping[str, Mapping[str, Any]]) -> str:
     """The funnel of each class as text."""
-    stages = ["candidates", "scored", "survivors", "shortlisted", "released"]
+    told = {stage for row in by_class.values() for stage in row}
+    stages = [stage for stage in STAGES if stage in told]
     rows = [
         [wnid, row["name"], *(row.get(stage, 0) for stage in stages)]
         for wnid, row in by_class.items()
@@ -198,8 +201,9 @@ def by_class_text(by_class: Mapping[str, Mapping[str, Any]]) -> str:
 def shortlist(
     run: Run = None,
     form: Annotated[
-        Form, typer.Option("--format", help="csv or jsonl. Example: --format jsonl")
-    ] = Form.csv,
+        Literal["csv", "jsonl"],
+        typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
+    ] = "csv",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -207,11 +211,11 @@ def shortlist(
 
     Example: curate shortlist --format csv > shortlist.csv
     """
-    from pipelines.filter import read_shortlist, shortlist_cells, shortlist_text
+    from pipelines.runs import read_shortlist, shortlist_cells, shortlist_text
 
     opened = workspace()
     run_id, rows = read_shortlist(opened, run)
     if shared.json:
         emit({"run": run_id, "shortlist": [shortlist_cells(row) for row in rows]})
     else:
-        sys.stdout.write(shortlist_text(rows, form.value))
+        sys.stdout.write(shortlist_text(rows, form))

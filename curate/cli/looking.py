@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from curate.cli.common import Debug, Json, Run, StrictError, emit, table, workspace
+from curate.choices import STAGES
+from curate.cli.common import Debug, Json, Run, counts, emit, table, workspace
+from curate.errors import VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +21,10 @@ def register(app: typer.Typer) -> None:
 
 def status_(
     by_class: Annotated[
-        bool, typer.Option("--by-class", help="Show the funnel of each class as well.")
+        bool,
+        typer.Option(
+            "--by-class", help="Show the funnel of each class as well. Example: --by-class"
+        ),
     ] = False,
     run: Run = None,
     as_json: Json = False,
@@ -30,7 +35,7 @@ def status_(
     Example: curate status --by-class
     """
     from curate.cli.filtering import by_class_text
-    from pipelines.status import STAGES, status
+    from pipelines.status import status
 
     opened = workspace()
     summary = status(opened, run_id=run)
@@ -41,8 +46,7 @@ def status_(
     if summary["running"]:
         text += f"\nunfinished run: {summary['running']} (start its command again to go on)"
     if summary["refused"]:
-        refused = ", ".join(f"{reason} {count:,}" for reason, count in summary["refused"].items())
-        text += f"\nrefused files: {refused}"
+        text += f"\nrefused files: {counts(summary['refused'])}"
     if by_class:
         text += "\n\n" + by_class_text(funnel["by_class"])
     emit(summary, text)
@@ -80,7 +84,9 @@ def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Remove leftovers of killed commands and images that no row names."
+            "--repair",
+            help="Remove leftovers of killed commands and images that no row names. "
+            "Example: --repair",
         ),
     ] = False,
     as_json: Json = False,
@@ -99,4 +105,4 @@ def doctor(
     found = table(["problem", "where", "what to do"], rows) if rows else "no problems"
     emit(summary, f"checked {checked}\n{found}")
     if summary["unrepaired"]:
-        raise StrictError(f"{summary['unrepaired']} problems")
+        raise VerificationError(f"{summary['unrepaired']} problems")

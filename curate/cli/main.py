@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
 from curate._version import __version__
-from curate.cli import collect, datasets, filtering, looking, models, setup
+from curate.cli import collect, datasets, demo, filtering, looking, models, setup
 from curate.cli.common import Debug, Json, shared
-from curate.errors import CurateError
+from curate.errors import CurateError, Interrupted
+from curate.progress import StopNow
 
 app = typer.Typer(
     name="curate",
@@ -47,7 +50,12 @@ def options(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Print the version. Example: curate --version",
+            callback=_version,
+            is_eager=True,
+        ),
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -56,32 +64,40 @@ def options(
     shared.workspace = workspace
 
 
-for group in (setup, collect, filtering, looking, datasets, models):
+for group in (demo, setup, collect, filtering, looking, datasets, models):
     group.register(app)
 
 
 def main() -> NoReturn:
     """Run `curate` with the arguments of the process, and exit as contract.md says."""
+    signal.signal(signal.SIGINT, _interrupted)
     try:
         app(prog_name="curate")
+    except StopNow:
+        _say("stopped at once; what was finished is saved, the same command goes on")
+        # Threads at work would keep the process alive; what they have in hand is not named yet.
+        os._exit(Interrupted.exit_code)
     except CurateError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("interrupted; what was finished is saved", 130)
-    except BrokenPipeError:
-        # The reader of standard output has gone; nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except Exception as error:
         _fail(f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", 1)
     sys.exit(0)
 
 
+def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    raise StopNow
+
+
 def _fail(message: str, code: int) -> NoReturn:
+    _say(message)
+    sys.exit(code)
+
+
+def _say(message: str) -> None:
     if shared.debug:
         import traceback
 
         traceback.print_exc()
     line = " ".join(message.splitlines())
     sys.stderr.write(f"curate: {line}\n")
-    sys.exit(code)
+    sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`curate demo`, `curate init`, `curate classes`."""
+"""`curate init`, `curate classes`."""
 
 from __future__ import annotations
 
@@ -12,39 +12,10 @@ from curate.cli.common import Classes, Debug, Json, emit, shared, table
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
-    app.command()(demo)
     app.command()(init)
     classes = typer.Typer(help="Label spaces.", no_args_is_help=True)
     classes.command("list")(list_classes)
     app.add_typer(classes, name="classes")
-
-
-def demo(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to make the demo's workspace.")
-    ] = Path("curate-demo"),
-    photos: Annotated[
-        Path | None,
-        typer.Option(
-            "--photos",
-            metavar="DIR",
-            help="Your own photos, in folders named by ImageNet class. Example: --photos ~/birds. "
-            "Default: photos that come with Python packages.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """The whole way on real photos: collect, filter, report, a first release, an evaluation.
-
-    Example: curate demo
-    """
-    from curate.cli.filtering import funnel_text
-    from pipelines.demo import run_demo
-
-    summary = run_demo(folder, photos=photos)
-    emit(summary, funnel_text(summary))
 
 
 def init(

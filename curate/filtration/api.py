@@ -12,7 +12,7 @@ from curate.errors import ImageRefused
 from curate.files import candidate_key, sha256_bytes
 from curate.filtration.caps import Survivor, shortlist
 from curate.filtration.cascade import Photo, Verdict, judge_chunk
-from curate.filtration.plan import make_plan, prepare
+from curate.filtration.plan import make_plan, resized
 from curate.filtration.rules import Misclassified
 from curate.images.decode import decode
 from curate.labels.space import LabelSpace, load_label_space
@@ -55,6 +55,8 @@ def filter_images(
 ) -> FilterResult:
     """Filter photos with an ensemble: verdicts and the shortlist, as `curate filter` gives them.
 
+    It computes where the ensemble is, one photo after the other; `curate filter` uses all cores.
+
     Args:
         paths: N photos. One that cannot be used gets a verdict with the outcome "failed".
         labels: N weak labels, wnids or class names.
@@ -94,12 +96,12 @@ def filter_images(
             ):
                 try:
                     data = _read(Path(path))
+                    image, _ = decode(data, name=Path(path).name)
+                    photos.append(resized(image, plan))
                     keys.append(candidate_key(sha256_bytes(data), label.wnid))
-                    decode(data)
-                    photos.append(prepare(data, plan))
                 except ImageRefused as refusal:
-                    keys.append("")
                     photos.append(refusal)
+                    keys.append("")
             targets = [space.position(label.wnid) for label in classes[start : start + _CHUNK]]
             result = judge_chunk(photos, targets, plan)
             verdicts += result.verdicts

@@ -10,11 +10,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
+from curate.choices import CapOrder
 from curate.errors import UnknownNameError
-
-#: The orders in which survivors take the places of their confusion and of the shortlist.
-CAP_ORDERS = ("hash", "confidence", "arrival")
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def in_order(survivors: Sequence[Survivor], cap_order: str, seed: int) -> list[S
         return sorted(survivors, key=lambda s: (-s.confidence, s.key))
     if cap_order == "arrival":
         return sorted(survivors, key=lambda s: (s.arrival, s.key))
-    raise UnknownNameError("cap order", cap_order, CAP_ORDERS)
+    raise UnknownNameError("cap order", cap_order, get_args(CapOrder))
 
 
 def shortlist(

@@ -7,20 +7,25 @@ remains is computed canonically: fp32, the ten views of one candidate and classi
 on one thread. Scores from batches decide only outside a margin around both limits; a candidate
 within it goes to the canonical pass at once. Thus verdicts, confusions and the shortlist rest on
 values that depend neither on batch size, nor on thread count, nor on what else is in the chunk.
+
+Of several views that would remove a candidate the first one counts, in the order just told: the
+shared views by classifier, then the other views of one classifier after the other. The reasons and
+places in verdicts are therefore the same whether all views are computed or only those needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from curate.errors import ImageRefused
-from curate.filtration.rules import KEEP, REMOVED_BY, UNSURE, Misclassified
+from curate.filtration.rules import KEEP, NO_NUMBER, REMOVED_BY, UNSURE, Misclassified
 from curate.filtration.scores import ScoreRows, ViewScores, view_scores
 from curate.images.views import ViewRecipe, ten_views, view
+from curate.models.runtime import BATCH_SIZES
 
 if TYPE_CHECKING:
     from curate.models.classifier import Classifier
@@ -32,10 +37,6 @@ VIEWS = 10
 #: corner. More of them cost survivors, which pass the canonical ten anyway, more than they save on
 #: the others (benchmarks/RESULTS.md).
 SHARED_VIEWS = (0, 2)
-
-#: Views in one forward pass, by device type. On a CPU small batches win: the activations of four
-#: views stay in the cache. Fixed, because a batch size changes the last bits of a score.
-BATCH_SIZES = {"cpu": 4, "cuda": 256, "mps": 64}
 
 
 @dataclass(frozen=True)
@@ -152,15 +153,18 @@ class _Chunk:
                 self.verdicts[item] = Verdict("failed", photo.reason)
             else:
                 alive.append(item)
+        unsure: list[int] = []
         if not self.plan.complete:
-            alive = self._shared_passes(alive)
-        for item in alive:
-            self._canonical_pass(item)
+            alive, unsure = self._shared_passes(alive)
+        for item in sorted(alive + unsure):
+            # One that is unsure may leave at any view, so that all of them are needed to know
+            # which one comes first.
+            self._canonical_pass(item, everything=self.plan.complete or item in unsure)
         assert all(verdict is not None for verdict in self.verdicts)
         return ChunkResult([v for v in self.verdicts if v], self.scores, self.forwards)
 
-    def _shared_passes(self, alive: list[int]) -> list[int]:
-        """Remove what shared batches can decide; return the others, in order."""
+    def _shared_passes(self, alive: list[int]) -> tuple[list[int], list[int]]:
+        """Remove what shared batches can decide; return who surely passes them, and who may."""
         unsure: list[int] = []
         for number in SHARED_VIEWS:
             for model in self.plan.order:
@@ -179,33 +183,51 @@ class _Chunk:
                         else:
                             self._remove(item, REMOVED_BY[int(said[row])], model, number)
                 alive = kept
-        return sorted(alive + unsure)
+        return alive, unsure
 
-    def _canonical_pass(self, item: int) -> None:
-        target = np.full(VIEWS, self.targets[item])
+    def _canonical_pass(self, item: int, *, everything: bool) -> None:
+        """Judge one candidate on exact scores, by the first view in the cascade's order.
+
+        Args:
+            item: which one.
+            everything: compute all views of all classifiers; otherwise stop after the classifier
+                that decides, which is right where the shared views are known to pass.
+        """
+        targets = np.full(VIEWS, self.targets[item])
         self.p_true.pop(item, None)
+        self.centre.pop(item, None)
+        said: dict[int, np.ndarray] = {}
         borderline = False
-        removed_at: tuple[str, int, int] | None = None
         for model in self.plan.order:
             scores = self._forward(model, [item] * VIEWS, range(VIEWS), exact=True)
-            if not scores.finite.all():
-                first = int(np.argmin(scores.finite))
-                self.verdicts[item] = Verdict("failed", "nan-logits", model, first)
+            borderline |= bool((self.plan.rule.borderline(scores) & scores.finite).any())
+            judged = self.plan.rule.judge(scores, targets)
+            said[model] = np.where(scores.finite, judged, NO_NUMBER)
+            if said[model].any() and not everything:
+                break
+        for model, number in self._in_order(said):
+            if verdict := int(said[model][number]):
+                if verdict == NO_NUMBER:
+                    self.verdicts[item] = Verdict("failed", "nan-logits", model, number)
+                else:
+                    reason = REMOVED_BY[verdict]
+                    self._remove(item, reason, model, number, borderline=borderline)
                 return
-            borderline |= bool(self.plan.rule.borderline(scores).any())
-            said = self.plan.rule.judge(scores, target)
-            if removed_at is None and said.any():
-                first = int(np.argmax(said != KEEP))
-                removed_at = (REMOVED_BY[int(said[first])], model, first)
-                if not self.plan.complete:
-                    break
-        if removed_at is not None:
-            self._remove(item, *removed_at, borderline=borderline)
-            return
         predicted, confidence = self.centre[item]
         self.verdicts[item] = Verdict(
             "survivor", None, None, None, predicted, confidence, self.p_true[item], borderline
         )
+
+    def _in_order(self, models: Container[int]) -> Iterator[tuple[int, int]]:
+        """(classifier, view) in the order in which they decide, for the classifiers computed."""
+        order = [model for model in self.plan.order if model in models]
+        for number in SHARED_VIEWS:
+            for model in order:
+                yield model, number
+        for model in order:
+            for number in range(VIEWS):
+                if number not in SHARED_VIEWS:
+                    yield model, number
 
     def _remove(
         self, item: int, reason: str, model: int, number: int, *, borderline: bool = False

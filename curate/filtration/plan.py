@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from curate.choices import Views
 from curate.errors import UnknownNameError
-from curate.filtration.cascade import BATCH_SIZES, Photo, Plan
+from curate.filtration.cascade import Photo, Plan
 from curate.filtration.rules import Misclassified
 from curate.images.decode import decode_trusted
 from curate.images.views import PAPER, ViewRecipe, resize_short_side
 from curate.labels.space import LabelSpace
+from curate.models.runtime import BATCH_SIZES
 from curate.settings import ImageLimits
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from curate.models.classifier import Classifier
     from curate.models.ensemble import Ensemble
-
-#: How the ten views are cut: as in the paper, or as each classifier was trained.
-VIEWS_MODES = ("paper", "native")
 
 
 def make_plan(
@@ -28,7 +29,7 @@ def make_plan(
     rule: Misclassified,
     *,
     views: str = "paper",
-    device: str = "cpu",
+    device: str | None = None,
     complete: bool = False,
     keep_logits: bool = False,
 ) -> Plan:
@@ -39,7 +40,7 @@ def make_plan(
         space: the label space that every softmax and argmax runs over.
         rule: what removes a candidate.
         views: "paper" or "native".
-        device: "cpu", "cuda", "cuda:1", "mps".
+        device: where to compute; None leaves the classifiers where they are.
         complete: score every view of every candidate.
         keep_logits: keep the full logits.
 
@@ -48,11 +49,13 @@ def make_plan(
         WeightsError: a classifier does not take such views, or gives no finite numbers.
         UnknownNameError: no such way to cut views.
     """
-    if views not in VIEWS_MODES:
-        raise UnknownNameError("way to cut views", views, VIEWS_MODES)
+    if views not in get_args(Views):
+        raise UnknownNameError("way to cut views", views, get_args(Views))
     paper = views == "paper"
     columns = ensemble.check(space, PAPER.crop if paper else None)
-    classifiers = [classifier.to(device) for classifier in ensemble]
+    if device is not None:
+        ensemble.to(device)
+    classifiers = list(ensemble)
     recipes = [PAPER if paper else classifier.preprocessing.recipe for classifier in classifiers]
     costs = [forward_cost(c, recipe) for c, recipe in zip(classifiers, recipes, strict=True)]
     return Plan(
@@ -61,7 +64,7 @@ def make_plan(
         recipes=recipes,
         order=sorted(range(len(classifiers)), key=lambda number: (costs[number], number)),
         rule=rule,
-        batch_size=BATCH_SIZES[device.split(":")[0]],
+        batch_size=BATCH_SIZES[classifiers[0].device.type],
         complete=complete,
         keep_logits=keep_logits,
     )
@@ -89,6 +92,11 @@ def prepare(data: bytes, plan: Plan, limits: ImageLimits | None = None) -> Photo
         ImageRefused: the bytes do not decode.
     """
     image = decode_trusted(data, limits)
+    return resized(image, plan)
+
+
+def resized(image: Image, plan: Plan) -> Photo:
+    """An upright photo of mode RGB, resized once for each recipe of the plan."""
     return Photo(
         {recipe: resize_short_side(image, recipe) for recipe in dict.fromkeys(plan.recipes)}
     )

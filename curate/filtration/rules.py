@@ -20,7 +20,7 @@ from curate.filtration.scores import ViewScores
 MARGIN = 1e-3
 
 #: What a view says.
-KEEP, CORRECT, THRESHOLD, UNSURE = 0, 1, 2, 3
+KEEP, CORRECT, THRESHOLD, UNSURE, NO_NUMBER = 0, 1, 2, 3, 4
 
 #: The names of what removes a candidate, as summaries count them.
 REMOVED_BY = {CORRECT: "correct", THRESHOLD: "threshold"}

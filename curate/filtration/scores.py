@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.files import atomic_write
+from curate.errors import StorageError
+from curate.files import atomic_write, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,18 +136,15 @@ class ScoreRows:
         return len(self._rows)
 
 
+_WRITING: dict[str, Any] = {"compression": "zstd"}
+
+
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a table as a Parquet file that is whole or absent, the same bytes each time."""
     import pyarrow.parquet as pq
 
     with atomic_write(path) as stream:
-        pq.write_table(
-            table,
-            stream,
-            compression="zstd",
-            use_dictionary=["candidate"]
-            + (["predicted_wnid"] if "predicted_wnid" in table.column_names else []),
-        )
+        pq.write_table(table, stream, **_WRITING)
 
 
 def merge_parts(paths: Sequence[Path], target: Path, about: dict[str, str]) -> int:
@@ -154,26 +152,50 @@ def merge_parts(paths: Sequence[Path], target: Path, about: dict[str, str]) -> i
 
     Args:
         paths: the parts in the order of their candidates.
-        target: the merged file.
+        target: the merged file; each part with rows becomes a row group of it.
         about: what made the scores; goes into the file's metadata.
 
     Returns:
         The number of rows.
+
+    Raises:
+        StorageError: a part cannot be read, or the disk refuses.
     """
     import pyarrow.parquet as pq
 
     rows = 0
-    with atomic_write(target) as stream:
-        writer: pq.ParquetWriter | None = None
-        try:
-            for path in paths:
-                table = pq.read_table(path)
-                rows += len(table)
-                if writer is None:
-                    schema = table.schema.with_metadata(about)
-                    writer = pq.ParquetWriter(stream, schema, compression="zstd")
-                writer.write_table(table.cast(schema))
-        finally:
-            if writer is not None:
-                writer.close()
+    schema = _read_part(paths[0]).schema.with_metadata(about)
+    with atomic_write(target) as stream, pq.ParquetWriter(stream, schema, **_WRITING) as writer:
+        for path in paths:
+            table = _read_part(path)
+            rows += len(table)
+            if len(table):
+                writer.write_table(table.cast(schema), row_group_size=len(table))
     return rows
+
+
+def split_scores(merged: Path, parts: Sequence[tuple[Path, int]]) -> None:
+    """Undo `merge_parts`: write each part anew, in the bytes that it had.
+
+    Args:
+        merged: the merged file.
+        parts: path and number of rows of each part, in order.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(merged) as stored:
+        empty = stored.schema_arrow.empty_table().replace_schema_metadata(None)
+        groups = iter(range(stored.num_row_groups))
+        for path, rows in parts:
+            table = stored.read_row_group(next(groups)) if rows else empty
+            write_table(path, table.replace_schema_metadata(None))
+
+
+def _read_part(path: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"cannot read the scores {printable(path)}: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from curate.errors import UnknownNameError, UsageError, WeightsError, nearest
 from curate.files import printable, sha256_file
@@ -61,6 +61,23 @@ def load(name: str) -> Classifier:
         fingerprint=fingerprint,
         libraries=("torchvision" if family == "torchvision" else "timm",),
     )
+
+
+def rooted(name: str, root: Path) -> str:
+    """A model's name with a checkpoint's files found from `root` instead of the current folder.
+
+    Names of the zoo pass unchanged.
+    """
+    if not name.startswith("checkpoint/"):
+        return name
+    path, mark, text = name.removeprefix("checkpoint/").rpartition("?")
+    parts = []
+    for part in text.split("&"):
+        key, equals, value = part.partition("=")
+        if key == "labels" and (root / unquote(value)).is_file():
+            value = quote(str(root / unquote(value)), safe="/")
+        parts.append(f"{key}{equals}{value}")
+    return f"checkpoint/{root / path}{mark}{'&'.join(parts)}" if mark else name
 
 
 def _parse(name: str) -> tuple[Path, dict[str, str]]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import LabelSpaceError, WeightsError
@@ -178,7 +179,7 @@ class Classifier:
     def record(self) -> dict[str, Any]:
         """Everything that makes its logits, as plain JSON values."""
         return {
-            "name": self.name,
+            "name": public_name(self.name),
             "architecture": self.architecture,
             "fingerprint": self.fingerprint,
             "fingerprint_of": self.fingerprint_of,
@@ -191,6 +192,16 @@ class Classifier:
             },
             "libraries": {name: metadata.version(name) for name in self.libraries},
         }
+
+
+def public_name(model: str) -> str:
+    """A model's name without the folders of this machine that a checkpoint's files lie in."""
+    if not model.startswith("checkpoint/"):
+        return model
+    path, _, query = model.removeprefix("checkpoint/").rpartition("?")
+    parts = [part.partition("=") for part in query.split("&")]
+    told = "&".join(f"{k}={PurePath(v).name if k == 'labels' else v}" for k, _, v in parts)
+    return f"checkpoint/{PurePath(path).name}?{told}"
 
 
 def _batch(views: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from typing import Any
 
 from curate.errors import ImageRefused, Interrupted, UsageError, VerificationError
 from curate.files import (
+    TEMPORARY,
     canonical_json,
     csv_text,
     printable,
@@ -38,7 +39,6 @@ from curate.release.readme import readme
 #: Names of the files beside the class folders that nobody but people and tools for checksums read.
 README, CHECKSUMS = "README.md", "SHA256SUMS"
 
-_TEMPORARY = ".partial-"
 
 _SYNCING_THREADS = 16
 
@@ -164,9 +164,9 @@ def checksums(sums: Mapping[str, str]) -> bytes:
 @contextmanager
 def _temporary_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(exist_ok=True)
-    for leftover in target.parent.glob(f"{_TEMPORARY}*"):
+    for leftover in target.parent.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover)
-    folder = target.with_name(f"{_TEMPORARY}{target.name}")
+    folder = target.with_name(f"{TEMPORARY}{target.name}")
     folder.mkdir()
     try:
         yield folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from curate.labels.space import LabelSpace
 
@@ -25,24 +24,13 @@ def display_names(space: LabelSpace) -> dict[str, str]:
     return names
 
 
-def public_name(model: str) -> str:
-    """A model's name without the folders of this machine that a checkpoint's files lie in."""
-    if not model.startswith("checkpoint/"):
-        return model
-    path, _, query = model.removeprefix("checkpoint/").rpartition("?")
-    parts = [part.partition("=") for part in query.split("&")]
-    told = "&".join(f"{k}={PurePath(v).name if k == 'labels' else v}" for k, _, v in parts)
-    return f"checkpoint/{PurePath(path).name}?{told}"
-
-
 def short_names(models: Sequence[str]) -> list[str]:
-    """Names short enough for a caption ("lite0"); public names where that is ambiguous."""
-    public = [public_name(model) for model in models]
+    """Names short enough for a caption ("lite0"); whole names where that is ambiguous."""
     shorts = [
-        name.partition("/")[2].rpartition("?")[0] or name.partition("/")[2] for name in public
+        name.partition("/")[2].rpartition("?")[0] or name.partition("/")[2] for name in models
     ]
     shorts = [
         short.removeprefix("efficientnet_") if name.startswith("lite/") else short
-        for name, short in zip(public, shorts, strict=True)
+        for name, short in zip(models, shorts, strict=True)
     ]
-    return shorts if len(set(shorts)) == len(shorts) else public
+    return shorts if len(set(shorts)) == len(shorts) else list(models)

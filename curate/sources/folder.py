@@ -103,13 +103,13 @@ def read_table(root: Path, table: Path) -> Iterator[Found]:
         def cell(*names: str, row: dict[str, str] = row) -> str | None:
             for name in names:
                 if value := csv_plain(row.get(name, "")).strip():
-                    return value[:_LONGEST]
+                    return printable(value)[:_LONGEST]
             return None
 
         yield Found(
             locator=f"{_name(root)}/{printable(text)}",
             path=root / text,
-            label=csv_plain(row["label"]).strip(),
+            label=printable(csv_plain(row["label"]).strip())[:_LONGEST],
             collection=cell("source"),
             page=cell("page"),
             title=cell("title"),

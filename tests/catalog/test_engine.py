@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from curate.catalog.engine import Catalogue, insert_new, open_catalogue
+from curate.catalog.engine import Catalogue, open_catalogue, upsert
 from curate.catalog.tables import facts, metadata
 from curate.errors import StorageError, WorkspaceError
 
@@ -50,8 +50,8 @@ def test_the_pragmas_took(catalogue: Catalogue) -> None:
 
 def test_opening_twice_keeps_what_is_there(tmp_path: Path, catalogue: Catalogue) -> None:
     with catalogue.write() as connection:
-        insert_new(connection, facts, [{"name": "a", "value": "1"}], ["name"])
-        insert_new(connection, facts, [{"name": "a", "value": "2"}], ["name"])
+        upsert(connection, facts, [{"name": "a", "value": "1"}], "name")
+        upsert(connection, facts, [{"name": "a", "value": "2"}], "name")
     catalogue.close()
     with open_catalogue(tmp_path / "catalogue.sqlite").read() as connection:
         assert connection.execute(select(facts)).all() == [("a", "1")]
@@ -80,7 +80,7 @@ def test_an_absent_a_foreign_and_a_damaged_catalogue_are_refused(tmp_path: Path)
 
 def test_a_failed_transaction_leaves_nothing(catalogue: Catalogue) -> None:
     with pytest.raises(RuntimeError), catalogue.write() as connection:
-        insert_new(connection, facts, [{"name": "a", "value": "1"}], ["name"])
+        upsert(connection, facts, [{"name": "a", "value": "1"}], "name")
         raise RuntimeError
     with catalogue.read() as connection:
         assert connection.execute(select(facts)).all() == []
@@ -88,7 +88,7 @@ def test_a_failed_transaction_leaves_nothing(catalogue: Catalogue) -> None:
 
 def test_a_reader_is_not_blocked_by_a_writer_and_sees_one_state(catalogue: Catalogue) -> None:
     with catalogue.write() as connection:
-        insert_new(connection, facts, [{"name": "n", "value": "0"}], ["name"])
+        upsert(connection, facts, [{"name": "n", "value": "0"}], "name")
     with catalogue.write() as writer:
         writer.execute(update(facts).values(value="1"))
         with catalogue.read() as reader:
@@ -108,7 +108,7 @@ def test_no_update_is_lost_under_many_writers(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.sqlite"
     catalogue = open_catalogue(path, create=True)
     with catalogue.write() as connection:
-        insert_new(connection, facts, [{"name": "n", "value": "0"}], ["name"])
+        upsert(connection, facts, [{"name": "n", "value": "0"}], "name")
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_count_up, args=(str(path), 20)) for _ in range(8)]
     for writer in writers:

@@ -45,8 +45,19 @@ def one_line(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_explains_every_option_with_an_example(command: list[str]) -> None:
+    from typer.main import get_command
+
+    from curate.cli.main import app
+
+    found = get_command(app)
+    for name in command:
+        found = found.commands[name]  # type: ignore[attr-defined]
+    assert "Example: " in (found.help or "")
+    for option in found.params:
+        if option.param_type_name == "option" and option.name != "help":
+            assert "Example: " in option.help, option.name  # type: ignore[attr-defined]
+            assert option.show_default or "Default: " in option.help or option.is_flag, option.name  # type: ignore[attr-defined]
     text = run_curate(*command, "--help", COLUMNS="200", TERM="dumb").stdout
-    assert "Example: " in text
     assert "--json" in text
 
 

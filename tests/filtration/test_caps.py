@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curate.choices import CapOrder
 from curate.errors import UnknownNameError
-from curate.filtration.caps import CAP_ORDERS, Survivor, in_order, shortlist
+from curate.filtration.caps import Survivor, in_order, shortlist
+
+CAP_ORDERS = get_args(CapOrder)
 
 survivors = st.lists(
     st.builds(

@@ -15,7 +15,14 @@ from PIL import Image
 
 from curate.errors import ImageRefused
 from curate.filtration.caps import Survivor, shortlist
-from curate.filtration.cascade import VIEWS, ChunkResult, Photo, Plan, judge_chunk
+from curate.filtration.cascade import (
+    SHARED_VIEWS,
+    VIEWS,
+    ChunkResult,
+    Photo,
+    Plan,
+    judge_chunk,
+)
 from curate.filtration.rules import Misclassified
 from curate.images.views import PAPER, ViewRecipe, resize_short_side
 from curate.labels.classes import LabelClass
@@ -85,6 +92,24 @@ def assert_same(result: ChunkResult, said: Sequence[Said]) -> None:
             assert verdict.p_true == pytest.approx(plain.p_true, abs=1e-5)
 
 
+def first_decisions(said: Sequence[Said], targets: Sequence[int], plan: Plan) -> list[object]:
+    """Where the plain scores first decide, in the cascade's order."""
+    threshold = plan.rule.threshold
+    order = [(m, v) for v in SHARED_VIEWS for m in plan.order]
+    order += [(m, v) for m in plan.order for v in range(VIEWS) if v not in SHARED_VIEWS]
+    told: list[object] = []
+    for plain, target in zip(said, targets, strict=True):
+        place: object = ("survivor", None, None, None)
+        for model, view in reversed(order):
+            p = plain.p[model, view]
+            if p.argmax() == target:
+                place = ("removed", "correct", model, view)
+            elif p[target] > threshold:
+                place = ("removed", "threshold", model, view)
+        told.append(place)
+    return told
+
+
 @pytest.fixture(scope="module")
 def pictures(package_photos: list[tuple[Path, int]]) -> list[Image.Image]:
     photos = [Image.open(path).convert("RGB") for path, _ in package_photos]
@@ -118,6 +143,9 @@ def test_any_networks_any_batch_size_any_threshold_give_the_plain_verdicts(
     for changed in (plan, replace(plan, order=[1, 0]), replace(plan, complete=True)):
         result = judged(photos, targets, changed)
         assert_same(result, said)
+        if changed.order == plan.order:
+            places = [(v.outcome, v.reason, v.model, v.view) for v in result.verdicts]
+            assert places == first_decisions(said, targets, plan)
         assert result.forwards <= len(photos) * 2 * VIEWS + len(photos) * 6
 
 

@@ -13,7 +13,7 @@ from curate.errors import LabelSpaceError, UnknownNameError, UsageError
 from curate.files import csv_text
 from curate.labels import classes as classes_module
 from curate.labels.space import CLASS_MAP_COLUMNS, LabelClass, LabelSpace, load_label_space
-from curate.settings import data_file, load_settings, presets, write_settings
+from curate.settings import data_file, load_settings, preset_text, presets
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -78,7 +78,7 @@ def test_ranks_and_numbers_of_taxa_are_well_formed() -> None:
 @pytest.mark.parametrize("name", ["imagenet-1k", "imagenet-a", "imagenet-o"])
 def test_every_preset_makes_a_workspace_with_its_label_space(name: str, tmp_path: Path) -> None:
     assert name in presets()
-    write_settings(tmp_path, name)
+    (tmp_path / "curate.yaml").write_bytes(preset_text(name))
     settings_ = load_settings(tmp_path)
     assert settings_.label_space == name
     assert load_label_space(settings_.label_space, tmp_path).name == name

@@ -121,6 +121,38 @@ def test_a_table_gives_labels_origin_and_licence(
     assert second.licence == "LicenseRef-unknown"
 
 
+def test_a_table_may_name_one_file_under_several_labels_even_an_unusable_one(
+    workspace: Workspace, tmp_path: Path, package_photos: list[tuple[Path, int]]
+) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "bad.jpg").write_bytes(b"<html>")
+    shutil.copy(package_photos[0][0], tmp_path / "photos" / "good.jpg")
+    table = tmp_path / "labels.csv"
+    names = [
+        f"{f}.jpg,{c}" for f in ("bad", "good") for c in ("dragonfly", "goldfinch", "dragonfly")
+    ]
+    table.write_text("path,label\n" + "\n".join(names) + "\n", encoding="utf-8")
+    for new in (2, 0):
+        collected = collect_folder(workspace, tmp_path / "photos", table)
+        assert (collected.new, collected.rejected["not-an-image"]) == (new, 3)
+    assert counted(workspace)["refusals"] == 2
+
+
+def test_the_list_of_refused_files_goes_when_nothing_is_refused_any_more(
+    workspace: Workspace, tmp_path: Path, package_photos: list[tuple[Path, int]]
+) -> None:
+    photo = tmp_path / "photos" / "n01614925" / "a.jpg"
+    photo.parent.mkdir(parents=True)
+    shutil.copy(package_photos[0][0], photo)
+    collect_folder(workspace, tmp_path / "photos")
+    photo.write_bytes(b"")
+    assert collect_folder(workspace, tmp_path / "photos").list == "lists/refused.csv"
+    shutil.copy(package_photos[0][0], photo)
+    assert collect_folder(workspace, tmp_path / "photos").known == 1
+    assert refused(workspace) == {}
+    assert not (workspace.root / "lists" / "refused.csv").exists()
+
+
 def test_one_image_under_two_labels_is_two_candidates(
     workspace: Workspace, tmp_path: Path, package_photos: list[tuple[Path, int]]
 ) -> None:
@@ -160,7 +192,8 @@ def test_near_duplicates_are_flagged_or_rejected(
     photo.save(folder / "c.bmp")
     shutil.copy(folder / "a.png", folder / "d.png")
     policy = "reject" if reject else "flag"
-    collected = collect_folder(workspace, tmp_path / "photos", near_duplicates=policy)
+    workspace = workspace.changed({"collect.near_duplicates": policy})
+    collected = collect_folder(workspace, tmp_path / "photos")
     exact = {"duplicate-pixels": 1, "duplicate-exact": 1}
     if reject:
         assert collected.new == 1
@@ -172,7 +205,7 @@ def test_near_duplicates_are_flagged_or_rejected(
             rows = connection.execute(select(candidates).order_by(candidates.c.id)).all()
         assert [row.near_key for row in rows] == [None, rows[0].key]
     before = content(workspace)
-    again = collect_folder(workspace, tmp_path / "photos", near_duplicates=policy)
+    again = collect_folder(workspace, tmp_path / "photos")
     assert again.rejected == collected.rejected
     assert content(workspace) == before
 
@@ -345,7 +378,7 @@ def test_every_awkward_file_is_taken_or_refused_as_the_table_says(
     with (shared_data / "nasty.csv").open(encoding="utf-8", newline="") as stream:
         expected = {printable(row["file"]): row["reason"] for row in csv.DictReader(stream)}
     assert len(expected) == 83
-    collected = collect_folder(workspace, photos, near_duplicates="reject")
+    collected = collect_folder(workspace.changed({"collect.near_duplicates": "reject"}), photos)
     got = {locator.split("/", 2)[2]: reason for locator, reason in refused(workspace).items()}
     with workspace.catalogue.read() as connection:
         taken = {

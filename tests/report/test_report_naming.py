@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from curate.labels.space import PRESETS, load_label_space
-from curate.report.naming import display_names, public_name, short_names
+from curate.models.classifier import public_name
+from curate.report.naming import display_names, short_names
 
 
 @pytest.mark.parametrize("preset", PRESETS)

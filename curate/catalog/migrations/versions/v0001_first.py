@@ -39,13 +39,15 @@ def upgrade() -> None:
     op.create_table(
         "refusals",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
         sa.Column("source", sa.String(length=64), nullable=False),
         sa.Column("locator", sa.Text(), nullable=False),
+        sa.Column("label", sa.Text(), nullable=False),
         sa.Column("reason", sa.String(length=32), nullable=False),
         sa.Column("detail", sa.Text(), nullable=False),
         sa.Column("seen", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_refusals")),
-        sa.UniqueConstraint("source", "locator", name=op.f("uq_refusals_source_locator")),
+        sa.UniqueConstraint("key", name=op.f("uq_refusals_key")),
     )
     with op.batch_alter_table("refusals", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_refusals_reason"), ["reason"], unique=False)
@@ -53,6 +55,8 @@ def upgrade() -> None:
     op.create_table(
         "runs",
         sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("scoring", sa.String(length=32), nullable=False),
+        sa.Column("scores_run", sa.String(length=32), nullable=False),
         sa.Column("rule", sa.String(length=32), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("settings", sa.JSON(), nullable=False),
@@ -62,6 +66,9 @@ def upgrade() -> None:
         sa.Column("finished", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
     )
+    with op.batch_alter_table("runs", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_runs_scoring"), ["scoring"], unique=False)
+
     op.create_table(
         "candidates",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
@@ -89,6 +96,7 @@ def upgrade() -> None:
         sa.Column("candidates", sa.Integer(), nullable=False),
         sa.Column("forwards", sa.Integer(), nullable=False),
         sa.Column("seconds", sa.Float(), nullable=False),
+        sa.Column("made_by", sa.JSON(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_parts_run_id_runs")),
         sa.PrimaryKeyConstraint("run_id", "number", name=op.f("pk_parts")),
     )
@@ -108,6 +116,7 @@ def upgrade() -> None:
     op.create_table(
         "origins",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(length=64), nullable=False),
         sa.Column("candidate_id", sa.Integer(), nullable=False),
         sa.Column("source", sa.String(length=64), nullable=False),
         sa.Column("locator", sa.Text(), nullable=False),
@@ -123,10 +132,11 @@ def upgrade() -> None:
             ["candidate_id"], ["candidates.id"], name=op.f("fk_origins_candidate_id_candidates")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_origins")),
-        sa.UniqueConstraint(
-            "candidate_id", "source", "locator", name=op.f("uq_origins_candidate_id_source_locator")
-        ),
+        sa.UniqueConstraint("key", name=op.f("uq_origins_key")),
     )
+    with op.batch_alter_table("origins", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_origins_candidate_id"), ["candidate_id"], unique=False)
+
     op.create_table(
         "release_items",
         sa.Column("version", sa.String(length=32), nullable=False),
@@ -173,6 +183,9 @@ def downgrade() -> None:
 
     op.drop_table("verdicts")
     op.drop_table("release_items")
+    with op.batch_alter_table("origins", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_origins_candidate_id"))
+
     op.drop_table("origins")
     op.drop_table("releases")
     op.drop_table("parts")
@@ -181,6 +194,9 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_candidates_sha256"))
 
     op.drop_table("candidates")
+    with op.batch_alter_table("runs", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_runs_scoring"))
+
     op.drop_table("runs")
     with op.batch_alter_table("refusals", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_refusals_reason"))

@@ -1,0 +1,20 @@
+"""Names that settings, options and functions share; light, so that the command line starts fast."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+#: How the ten views are cut: as in the paper, or as each classifier was trained.
+Views = Literal["paper", "native"]
+
+#: The orders in which survivors take the places of their confusion and of the shortlist.
+CapOrder = Literal["hash", "confidence", "arrival"]
+
+#: What becomes of a picture that is nearly there already.
+NearDuplicates = Literal["flag", "reject"]
+
+#: How the images of a release are named: by content, or as ImageNet-A names its files.
+Naming = Literal["hash", "paper"]
+
+#: The funnel's stages in order.
+STAGES = ("candidates", "scored", "survivors", "shortlisted", "reviewed", "accepted", "released")
