@@ -67,7 +67,7 @@ class WeightsError(UsageError):
     """A model's weights are absent, corrupt, or belong to another architecture."""
 
 
-class UnknownNameError(UsageError):
+class UnknownNameError(UsageError, ValueError):
     """A name that is not in the list of what there is; the nearest ones are suggested.
 
     Args:
@@ -90,7 +90,7 @@ class UnknownNameError(UsageError):
         super().__init__(f"{place}unknown {kind} {name!r}{hint}")
 
 
-class AmbiguousNameError(UsageError):
+class AmbiguousNameError(UsageError, ValueError):
     """A name that several classes carry.
 
     Args:

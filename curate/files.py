@@ -178,10 +178,9 @@ def candidate_key(sha256: str, wnid: str) -> str:
 def printable(path: str | os.PathLike[str] | bytes) -> str:
     r"""A path as text that any file, terminal or database takes.
 
-    Bytes that are not UTF-8 become backslash escapes such as ``\udce9``, and so does NUL.
+    Bytes that are not UTF-8 become backslash escapes such as ``\udce9``.
     """
-    text = os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
-    return text.replace("\0", "\\x00")
+    return os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def csv_safe(cell: Any) -> Any:

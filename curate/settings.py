@@ -275,7 +275,7 @@ def preset_text(preset: str) -> bytes:
     except OSError as error:
         raise SettingsError(f"cannot read preset {printable(preset)}: {error.strerror}") from error
     if not re.search(rb"^format:", text, re.MULTILINE):
-        text = f"format: {FORMAT}\n".encode() + text
+        text = text.rstrip() + f"\n\n# The format of this file.\nformat: {FORMAT}\n".encode()
     return text
 
 

@@ -221,7 +221,10 @@ def _collect_bundled(workspace: Workspace, photos: Sequence[BundledPhoto]) -> di
             with storage_errors(f"a copy of {name}"):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(photo.path, folder / name)
-            origin = (row[column] for column in ("page", "title", "author", "licence"))
+            title = row["title"]
+            if row["doubt"]:
+                title = f"{title} (the label is doubtful: {row['doubt']})"
+            origin = (row["page"], title, row["author"], row["licence"])
             rows.append([name, row["wnid"], row["package"], *origin])
         labels = folder / "labels.csv"
         write_bytes(labels, csv_text(_LABELS, rows).encode())

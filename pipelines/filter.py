@@ -35,7 +35,7 @@ from curate.filtration.rules import make_rule
 from curate.progress import progress, say, stop_on_interrupt
 from pipelines.engines import run_here, usable_cores
 from pipelines.provenance import made_by
-from pipelines.runs import scores_path, shortlist_text
+from pipelines.runs import finished_run, scores_path, shortlist_text
 from pipelines.workspace import Workspace, check_label_space
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _SCORING = 1
 
 #: Candidates in a chunk: at most this many, and fewer where that keeps every core busy.
-_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNKS_WANTED = 256, 32, 32
+_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNKS_WANTED = 256, 16, 32
 
 #: Failures that end when the image is put back into the store.
 _CURABLE = ("missing", "altered", "unreadable")
@@ -95,6 +95,9 @@ def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, A
         run = begin_run(workspace, classes)
         if run.finished_summary is not None:
             say(f"run {run.id} has ended before: same settings, same candidates")
+            newest = finished_run(workspace)["id"]
+            if newest != run.id:
+                say(f"other commands take the newest run, {newest}; for this one: --run {run.id}")
             return run.finished_summary
         return run.work()
 
@@ -480,7 +483,8 @@ class FilterRun:
         with self.workspace.catalogue.write() as connection:
             judging.set_places(connection, self.id, [survivor.arrival for survivor in listed])
             rows = judging.shortlist(connection, self.id)
-            write_bytes(self.folder / "shortlist.csv", shortlist_text(rows, "csv").encode())
+            text = shortlist_text(rows, self.workspace.label_space, "csv")
+            write_bytes(self.folder / "shortlist.csv", text.encode())
             write_json(self.folder / "run.json", {"run": self.id, **record})
             judging.update_run(
                 connection,

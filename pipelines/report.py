@@ -116,14 +116,17 @@ class _Report:
             shortlist = judging.shortlist(connection, run["id"])
             self.shortlisted = len(shortlist)
             self.borderline = sum(row.borderline for row in shortlist)
-            self.listed = [_Row(**vars(row)) for row in shortlist[:photos]]
+            self.listed = [_Row.of(vars(row)) for row in shortlist[:photos]]
             self.counts = overview.run_counts(connection, run["id"])
             self.confusions = overview.confusions(connection, run["id"])
             survivors = sum(row["survivors"] for row in self.confusions)
             wanted = min(_FEW, photos - len(self.listed)) if survivors < _FEW else 0
+            nearest = judging.nearest_misses(connection, run["id"], max(wanted, 0))
+            # What is surely recognised is no near miss, but some are shown in any case.
             self.misses = [
-                _Row.of_miss(row)
-                for row in judging.nearest_misses(connection, run["id"], max(wanted, 0))
+                _Row.of({"candidate": row["key"], **row})
+                for place, row in enumerate(nearest)
+                if place < _FEW // 2 or row["p_true"] <= 0.5
             ]
             rows = [*self.listed, *self.misses]
             origins = intake.origins_of(connection, [row.candidate_id for row in rows])
@@ -224,7 +227,7 @@ class _Report:
             candidate=row.candidate,
             sha256=row.sha256,
             true_name=self._name(row.wnid),
-            said=said if wrong else None,
+            said=said,
             wrong=wrong,
             p_true=row.p_true,
             borderline=row.borderline,
@@ -247,9 +250,9 @@ class _Report:
         p_true = self.scores[row.candidate, row.model, row.view][0]
         who, where = self.shorts[row.model], f"on the {VIEW_NAMES[row.view]} crop"
         if row.reason == "correct":
-            return f"{who} predicts the true class ({shown.fraction(p_true)}) {where}"
+            return f"{who} predicts its class ({shown.fraction(p_true)}) {where}"
         given = shown.fraction(p_true, apart_from=self.record["threshold"])
-        return f"{who} gives the true class {given} {where}"
+        return f"{who} gives its class {given} {where}"
 
     def _name(self, wnid: str) -> str:
         return self.names.get(wnid, wnid)
@@ -390,10 +393,9 @@ class _Row:
     view: int | None = None
 
     @classmethod
-    def of_miss(cls, row: RowMapping) -> _Row:
-        """A row of `judging.nearest_misses`."""
-        known = {column.name: row[column.name] for column in fields(cls) if column.name in row}
-        return cls(candidate=row["key"], **known)
+    def of(cls, columns: Mapping[str, Any]) -> _Row:
+        """From columns of the catalogue, whatever else is among them."""
+        return cls(**{c.name: columns[c.name] for c in fields(cls) if c.name in columns})
 
 
 def _credit(origins: Sequence[RowMapping]) -> shown.Credit:

@@ -11,6 +11,7 @@ from sqlalchemy import RowMapping
 from curate.catalog import judging
 from curate.errors import UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
+from curate.labels.space import LabelSpace
 from pipelines.workspace import Workspace
 
 _COLUMNS = (
@@ -21,6 +22,9 @@ _COLUMNS = (
     "confidence",
     "p_true",
     "borderline",
+    "name",
+    "predicted_name",
+    "locator",
 )
 
 
@@ -65,19 +69,25 @@ def read_shortlist(
         return row["id"], judging.shortlist(connection, row["id"])
 
 
-def shortlist_cells(row: judging.Shortlisted) -> dict[str, Any]:
-    """One row of the shortlist in the words of the contract."""
-    return {column: getattr(row, column) for column in _COLUMNS}
+def shortlist_cells(row: judging.Shortlisted, space: LabelSpace) -> dict[str, Any]:
+    """One row of the shortlist in the words of the contract, with the names of its classes and
+    where the photo was first seen."""
+    names = {
+        "name": space.get(row.wnid).name,
+        "predicted_name": space.get(row.predicted_wnid).name,
+    }
+    return {column: names.get(column, getattr(row, column, None)) for column in _COLUMNS}
 
 
-def shortlist_text(rows: Sequence[judging.Shortlisted], form: str) -> str:
+def shortlist_text(rows: Sequence[judging.Shortlisted], space: LabelSpace, form: str) -> str:
     """The shortlist in review order, as CSV or JSON Lines, the same bytes each time.
 
     Args:
         rows: the shortlist.
+        space: the label space, for the names of classes.
         form: "csv" or "jsonl".
     """
-    cells = [shortlist_cells(row) for row in rows]
+    cells = [shortlist_cells(row, space) for row in rows]
     if form == "jsonl":
         return "".join(canonical_json(row).decode() + "\n" for row in cells)
     return csv_text(

@@ -41,7 +41,10 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         stage: sum(by_class[wnid].get(stage, 0) for wnid in ordered) for stage in STAGES
     }
     funnel["by_class"] = {
-        wnid: {"name": space.get(wnid).name if wnid in space else wnid, **by_class[wnid]}
+        wnid: {
+            "name": space.get(wnid).name if wnid in space else wnid,
+            **{stage: by_class[wnid].get(stage, 0) for stage in STAGES},
+        }
         for wnid in ordered
     }
     return {

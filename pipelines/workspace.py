@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.catalog import facts
+from curate.catalog import facts, intake
 from curate.catalog.engine import Catalogue, open_catalogue
 from curate.catalog.store import ImageStore
 from curate.errors import UsageError, WorkspaceError
@@ -100,7 +100,7 @@ def create_workspace(root: Path, preset: str) -> Workspace:
     """
     if (root / FILE_NAME).exists():
         raise WorkspaceError(f"{printable(root)} is a workspace already")
-    if (root / _CATALOGUE).exists():
+    if (root / _CATALOGUE).exists() and not _is_empty(root / _CATALOGUE):
         raise WorkspaceError(
             f"{printable(root)} holds a catalogue but no {FILE_NAME}: put that back, or name "
             "another folder"
@@ -114,6 +114,16 @@ def create_workspace(root: Path, preset: str) -> Workspace:
     open_catalogue(root / _CATALOGUE, create=True).close()
     write_bytes(root / FILE_NAME, text)
     return open_workspace(root)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a catalogue is one that an init which was cut off has made."""
+    catalogue = open_catalogue(path)
+    try:
+        with catalogue.read() as connection:
+            return intake.count_images(connection) == 0
+    finally:
+        catalogue.close()
 
 
 def open_workspace(root: Path, options: Mapping[str, Any] | None = None) -> Workspace:

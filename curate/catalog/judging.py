@@ -19,13 +19,7 @@ from sqlalchemy import (
 )
 
 from curate.catalog.engine import pieces
-from curate.catalog.tables import (
-    candidates,
-    images,
-    parts,
-    runs,
-    verdicts,
-)
+from curate.catalog.tables import candidates, images, origins, parts, runs, verdicts
 
 
 @dataclass(frozen=True)
@@ -53,6 +47,7 @@ class Shortlisted:
     confidence: float
     p_true: float
     borderline: bool
+    locator: str | None
 
 
 def candidate_keys(
@@ -198,6 +193,14 @@ def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]
 
 def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
     """A run's shortlist in review order."""
+    first_place = (
+        select(origins.c.locator)
+        .where(origins.c.candidate_id == candidates.c.id)
+        .order_by(origins.c.id)
+        .limit(1)
+        .correlate(candidates)
+        .scalar_subquery()
+    )
     query = (
         select(
             verdicts.c.place,
@@ -210,6 +213,7 @@ def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
             verdicts.c.confidence,
             verdicts.c.p_true,
             verdicts.c.borderline,
+            first_place.label("locator"),
         )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .join(images, images.c.sha256 == candidates.c.sha256)

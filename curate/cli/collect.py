@@ -58,6 +58,8 @@ def folder(
 
     opened = workspace({"collect.near_duplicates": near_duplicates})
     collected = collect_folder(opened, path, labels)
+    if collected.list is not None:
+        collected.list = str(opened.root / collected.list)
     summary = collected.to_dict()
     text = f"found {collected.found:,}: {collected.new:,} new, {collected.known:,} known"
     refused = sum(collected.rejected.values())
@@ -67,4 +69,5 @@ def folder(
         text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
     emit(summary, text)
     if strict and refused:
-        raise VerificationError(f"{refused} files were rejected")
+        were = "file was" if refused == 1 else "files were"
+        raise VerificationError(f"{refused:,} {were} rejected")

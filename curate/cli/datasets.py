@@ -50,7 +50,7 @@ def build(
     summary = build_release(workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming)
     text = (
         f"release {summary['version']}: {summary['images']:,} images of "
-        f"{summary['classes']:,} classes in {summary['path']}"
+        f"{summary['classes']:,} classes from run {summary['run']} in {summary['path']}"
     )
     for problem in summary["problems"]:
         text += f"\nnote: {problem}"
@@ -91,7 +91,9 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Saved predictions (CSV, Parquet, NPZ) instead of a model. "
+            help="Saved predictions instead of a model: CSV or Parquet with the columns path, "
+            "predicted_wnid and confidence (and wnid where no DATASET is given), or NPZ with "
+            "logits and paths. "
             "Example: --predictions mine.csv. Default: none.",
             show_default=False,
         ),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Debug, Json, emit
+from curate.cli.common import Debug, Json, counts, emit
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +51,7 @@ def demo(
 def what_it_shows(told: Mapping[str, Any]) -> str:
     """What the numbers of a demo mean and what they do not, and what to type next."""
     threshold, survivors, total = told["threshold"], told["survivors"], told["candidates"]
-    models = " and ".join(name.rpartition("/")[2] for name in told["models"])
+    models = " or ".join(name.rpartition("/")[2] for name in told["models"])
     lines = ["", "What this shows"]
     if survivors:
         were = "photo survives" if survivors == 1 else "photos survive"
@@ -67,10 +70,14 @@ def what_it_shows(told: Mapping[str, Any]) -> str:
             "- The photos are few and mostly easy; classifiers like these learned from ImageNet, "
             "and may have seen some of them there."
         )
-    doubt = "- The labels are weak and nobody has reviewed the survivors"
+    refused = sum(told["collected"]["rejected"].values())
+    if refused:
+        were = "file was" if refused == 1 else "files were"
+        lines.append(f"- {refused} {were} refused: {counts(told['collected']['rejected'])}.")
+    doubt = "- The labels are weak and nobody has reviewed them"
     if told["doubtful"]:
         doubtful = told["doubtful"]
-        doubt += f"; at a look, {doubtful['all']} of the {total} are wrong or name no plain photo"
+        doubt += f"; at a look, {doubtful['all']} of the {total} do not hold, or hold only in part"
         if survivors:
             doubt += f", {doubtful['shortlisted']} of them on the shortlist"
     lines.append(f"{doubt}. The filter concentrates wrong labels.")
@@ -90,6 +97,9 @@ def what_it_shows(told: Mapping[str, Any]) -> str:
 def _next_commands(told: Mapping[str, Any]) -> list[str]:
     root = shlex.quote(told["workspace"])
     commands = [f"curate -w {root} status --by-class"]
+    if shutil.which("curate") is None:
+        activate = os.path.relpath(Path(sys.executable).parent / "activate")
+        commands.insert(0, f"source {shlex.quote(activate)}")
     if told["release"]:
         dataset = shlex.quote(told["release"])
         commands.append(f"curate evaluate {dataset} --model lite/efficientnet_lite2")

@@ -36,7 +36,8 @@ def filter_(
     rule: Annotated[
         str | None,
         typer.Option(
-            help="What removes a candidate. Example: --rule misclassified. Default: the setting.",
+            help="What removes a candidate: misclassified. Example: --rule misclassified. "
+            "Default: the setting (misclassified).",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +46,7 @@ def filter_(
         typer.Option(
             help="A classifier of the ensemble; repeat it; the first names the confusion. "
             "Example: --model lite/efficientnet_lite0 --model torchvision/resnet50. Default: the "
-            "setting.",
+            "setting (lite/efficientnet_lite0 and lite1).",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +93,7 @@ def filter_(
         bool | None,
         typer.Option(
             "--complete",
-            help="Score every view of every image, for other thresholds later. "
+            help="Score every view of every image, also where a verdict is clear. "
             "Example: --complete. Default: the setting (off).",
             show_default=False,
         ),
@@ -109,7 +110,8 @@ def filter_(
     device: Annotated[
         str | None,
         typer.Option(
-            help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu. Default: the setting.",
+            help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu. Default: the setting "
+            "(auto).",
             show_default=False,
         ),
     ] = None,
@@ -145,6 +147,8 @@ def filter_(
         }
     )
     summary = run_filter(opened, classes or ())
+    if "failed_list" in summary:
+        summary = summary | {"failed_list": str(opened.root / summary["failed_list"])}
     text = funnel_text(summary)
     if by_class:
         rows = run_by_class(opened, summary["run"])
@@ -215,7 +219,8 @@ def shortlist(
 
     opened = workspace()
     run_id, rows = read_shortlist(opened, run)
+    space = opened.label_space
     if shared.json:
-        emit({"run": run_id, "shortlist": [shortlist_cells(row) for row in rows]})
+        emit({"run": run_id, "shortlist": [shortlist_cells(row, space) for row in rows]})
     else:
-        sys.stdout.write(shortlist_text(rows, form))
+        sys.stdout.write(shortlist_text(rows, space, form))

@@ -77,7 +77,7 @@ def report(
     from pipelines.report import write_report
 
     summary = write_report(workspace(), run, out, photos)
-    emit(summary, str(summary["path"]))
+    emit(summary, f"{summary['path']} (run {summary['run']})")
 
 
 def doctor(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -48,8 +49,32 @@ def check(
 
     Example: curate models check lite/efficientnet_lite0
     """
+    from curate.labels.space import load_label_space
     from curate.models.zoo import load_classifier
 
-    record = load_classifier(name, label_space).record()
-    rows = [[key, value] for key, value in record.items()]
-    emit({"model": record, "label_space": label_space}, table(["", ""], rows).lstrip("\n "))
+    space = load_label_space(label_space)
+    classifier = load_classifier(name, space)
+    record, columns = classifier.record(), classifier.columns(space)
+    its = record["preprocessing"]
+    rows = [
+        ["model", record["name"]],
+        ["architecture", record["architecture"]],
+        ["parameters", f"{record['parameters']:,}"],
+        ["fingerprint", record["fingerprint"]],
+        ["preprocessing", its["source"]],
+        [
+            "native view",
+            f"short side to {its['resize']}, {its['interpolation']}, {its['crop']} crop",
+        ],
+        ["mean, std", f"{_numbers(its['mean'])}; {_numbers(its['std'])}"],
+        ["output", f"{record['output']['classes']:,} classes, {record['output']['name']}"],
+        ["label space", f"{space.name}: reads {len(columns):,} of these outputs"],
+    ]
+    emit(
+        {"model": record, "label_space": space.name, "columns": columns},
+        "\n".join(f"{key:<14} {value}" for key, value in rows),
+    )
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)

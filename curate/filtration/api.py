@@ -16,6 +16,7 @@ from curate.filtration.plan import make_plan, resized
 from curate.filtration.rules import Misclassified
 from curate.images.decode import decode
 from curate.labels.space import LabelSpace, load_label_space
+from curate.progress import progress
 
 if TYPE_CHECKING:
     from curate.models.ensemble import Ensemble
@@ -44,11 +45,11 @@ class FilterResult:
 def filter_images(
     paths: Sequence[str | os.PathLike[str]],
     labels: Sequence[str],
-    ensemble: Ensemble,
+    ensemble: Ensemble | Sequence[str],
     threshold: float = 0.15,
     cap: int = 15,
     *,
-    label_space: LabelSpace | str = "imagenet-1k",
+    label_space: LabelSpace | str | None = None,
     cap_order: str = "hash",
     seed: int = 0,
     views: str = "paper",
@@ -60,35 +61,44 @@ def filter_images(
     Args:
         paths: N photos. One that cannot be used gets a verdict with the outcome "failed".
         labels: N weak labels, wnids or class names.
-        ensemble: the classifiers; the first one names the confusion.
+        ensemble: the classifiers, or names of some; the first one names the confusion.
         threshold: most probability that a view may give the true class, in [0, 1].
         cap: most survivors a confusion on the shortlist, at least 1.
-        label_space: what softmax and argmax run over.
+        label_space: what softmax and argmax run over; by default the ensemble's, which is
+            imagenet-1k unless it was made with another one.
         cap_order: "hash", "confidence" or "arrival".
         seed: for the order "hash".
         views: "paper" or "native".
 
     Raises:
-        ValueError: the lists differ in length, or a number is out of range.
-        UsageError: an unknown class, or a label space that does not fit the ensemble.
+        ValueError: the lists are empty or differ in length, a number is out of range, or a class
+            is unknown or ambiguous.
+        UsageError: a label space that does not fit the ensemble.
 
     Source: Hendrycks et al., "Natural Adversarial Examples", CVPR 2021, section 3.1.
     """
+    from curate.models.ensemble import Ensemble
     from curate.models.runtime import bound_threads
 
     if len(paths) != len(labels):
         raise ValueError(f"{len(paths)} paths, but {len(labels)} labels")
+    if not paths:
+        raise ValueError("there are no paths")
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], not {threshold}")
     if cap < 1:
         raise ValueError(f"cap must be at least 1, not {cap}")
-    space = load_label_space(label_space) if isinstance(label_space, str) else label_space
+    if not isinstance(ensemble, Ensemble):
+        ensemble = Ensemble(ensemble, label_space or "imagenet-1k")
+    if isinstance(label_space, str):
+        label_space = load_label_space(label_space)
+    space = label_space or ensemble.label_space
     classes = [space.match(label) for label in labels]
     plan = make_plan(ensemble, space, Misclassified(threshold), views=views)
     verdicts: list[Verdict] = []
     keys: list[str] = []
     forwards = 0
-    with bound_threads(1):
+    with bound_threads(1), progress("filter_images", len(paths)) as bar:
         for start in range(0, len(paths), _CHUNK):
             photos: list[Photo | ImageRefused] = []
             for path, label in zip(
@@ -106,6 +116,7 @@ def filter_images(
             result = judge_chunk(photos, targets, plan)
             verdicts += result.verdicts
             forwards += result.forwards
+            bar.advance(len(photos))
     survivors = [
         Survivor(
             keys[n], classes[n].wnid, space.wnids[v.predicted], float(v.confidence or 0), arrival=n

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import UsageError
-from curate.labels.space import LabelSpace
+from curate.labels.space import LabelSpace, load_label_space
 from curate.models.classifier import Classifier
 from curate.models.zoo import load_classifier
 
@@ -35,6 +35,10 @@ class Ensemble:
     ) -> None:
         if isinstance(members, str) or not members:
             raise UsageError("an ensemble is a list of one model or more; name them with --model")
+        #: What named members fit, and what `curate.filter_images` runs softmax over by default.
+        self.label_space = (
+            load_label_space(label_space) if isinstance(label_space, str) else label_space
+        )
         self.classifiers = tuple(
             member
             if isinstance(member, Classifier)

@@ -1,6 +1,7 @@
 """Folders of weakly labelled images: class folders, or a table of paths and labels.
 
-Every file is looked at, hidden ones too; folders whose name begins with a dot are passed over.
+Every file is looked at, hidden ones too, but for what operating systems leave behind; folders whose
+name begins with a dot are passed over.
 Symbolic links are never followed. Names are any bytes that the file system takes.
 """
 
@@ -14,6 +15,9 @@ from pathlib import Path, PurePosixPath
 
 from curate.errors import ImageRefused, UsageError
 from curate.files import csv_plain, printable, read_csv
+
+#: Files that operating systems leave in folders of photos.
+_LITTER = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
 
 #: Text from a table is cut here: it ends up on pages and in manifests.
 _LONGEST = 2000
@@ -67,6 +71,8 @@ def _scan(folder: Path, locator: str, label: str) -> Iterator[Found]:
     for entry in entries:
         name = f"{locator}/{printable(entry.name)}"
         path = Path(entry.path)
+        if entry.name in _LITTER:
+            continue
         if entry.is_symlink():
             yield Found(name, path, label, refusal=ImageRefused("symlink"))
         elif entry.is_dir(follow_symlinks=False):
@@ -102,14 +108,14 @@ def read_table(root: Path, table: Path) -> Iterator[Found]:
 
         def cell(*names: str, row: dict[str, str] = row) -> str | None:
             for name in names:
-                if value := csv_plain(row.get(name, "")).strip():
-                    return printable(value)[:_LONGEST]
+                if value := _text(row.get(name, "")):
+                    return value
             return None
 
         yield Found(
-            locator=f"{_name(root)}/{printable(text)}",
+            locator=f"{_name(root)}/{_text(text)}",
             path=root / text,
-            label=printable(csv_plain(row["label"]).strip())[:_LONGEST],
+            label=_text(row["label"]),
             collection=cell("source"),
             page=cell("page"),
             title=cell("title"),
@@ -123,7 +129,7 @@ def _outside(root: Path, text: str) -> ImageRefused | None:
     """Refuse a path that leaves the folder, in words or through a symbolic link."""
     relative = PurePosixPath(text)
     if not text or "\0" in text or relative.is_absolute() or ".." in relative.parts:
-        return ImageRefused("outside", f"{printable(text)!r} is not a path within the folder")
+        return ImageRefused("outside", f"the path {printable(text)!r} leaves the folder")
     path = root
     for part in relative.parts:
         path = path / part
@@ -166,6 +172,11 @@ def read_image(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise ImageRefused("too-many-bytes", f"over {max_bytes:,} bytes")
     return data
+
+
+def _text(cell: str) -> str:
+    """A cell as text that any database takes: none takes NUL."""
+    return printable(csv_plain(cell).strip()).replace("\0", "\\x00")[:_LONGEST]
 
 
 def _name(root: Path) -> str:

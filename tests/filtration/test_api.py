@@ -48,13 +48,26 @@ def test_wrong_arguments_are_value_errors_and_unknown_classes_name_the_nearest(
         curate.filter_images([path], ["dragonfly"], ensemble, threshold=1.5)
     with pytest.raises(ValueError, match="cap"):
         curate.filter_images([path], ["dragonfly"], ensemble, cap=0)
-    with pytest.raises(UnknownNameError, match="dragonfly"):
+    with pytest.raises(ValueError, match="there are no paths"):
+        curate.filter_images([], [], ensemble)
+    with pytest.raises(ValueError, match="dragonfly") as caught:
         curate.filter_images([path], ["dragonfli"], ensemble)
+    assert isinstance(caught.value, UnknownNameError)
 
 
-def test_nothing_in_is_nothing_out(ensemble: curate.Ensemble) -> None:
-    result = curate.filter_images([], [], ensemble)
-    assert (result.verdicts, result.shortlist, result.forwards) == ([], [], 0)
+def test_the_ensemble_brings_its_label_space_and_names_will_do(
+    package_photos: list[tuple[Path, int]],
+) -> None:
+    eagle = package_photos[17][0]
+    names = ["lite/efficientnet_lite0"]
+    assert curate.filter_images([eagle], ["dragonfly"], names).label_space.name == "imagenet-1k"
+    for ensemble, space in (
+        (curate.Ensemble(names, "imagenet-a"), None),
+        (names, "imagenet-a"),
+        (curate.Ensemble(names), "imagenet-a"),
+    ):
+        result = curate.filter_images([eagle], ["dragonfly"], ensemble, label_space=space)
+        assert result.label_space.name == "imagenet-a"
 
 
 def test_public_names_are_there_and_importing_is_light() -> None:

@@ -384,7 +384,7 @@ def _build_and_be_killed(workspace: Workspace, where: str) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
-from curate.catalog import overview
+from curate.catalog import releases
 from curate.catalog.store import ImageStore
 from pipelines.release import build_release
 from pipelines.workspace import open_workspace
@@ -398,7 +398,7 @@ def killing(*arguments):
     return read(*arguments)
 
 if {where!r} == "catalogue":
-    overview.add_release = killing
+    releases.add_release = killing
 else:
     ImageStore.read = killing
 build_release(open_workspace(Path({str(workspace.root)!r})), "0.1.0", unreviewed=True)

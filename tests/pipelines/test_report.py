@@ -139,7 +139,7 @@ def test_a_removed_photo_tells_which_crop_of_which_classifier_removed_it(
         )
         p_true = html.escape(fraction(score["p_true"]))
         who = f"removed: lite{miss['model']}"
-        verb = "predicts the true class" if miss["reason"] == "correct" else "gives the true class"
+        verb = "predicts its class" if miss["reason"] == "correct" else "gives its class"
         assert miss["view"] == 0
         assert any(
             f"{who} {verb} {value} on the centre crop" in page for value in (p_true, f"({p_true})")

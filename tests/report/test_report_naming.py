@@ -34,6 +34,6 @@ def test_captions_have_short_names_unless_these_would_be_ambiguous() -> None:
         "lite0",
         "resnet50.a1_in1k",
     ]
-    assert short_names(["checkpoint/a/w.pth?arch=timm/resnet18"]) == ["w.pth"]
+    assert short_names(["checkpoint/w.pth?arch=timm/resnet18"]) == ["w.pth"]
     both = ["torchvision/resnet50", "timm/resnet50"]
     assert short_names(both) == both
