@@ -23,8 +23,11 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Class folders of photos in $CURATE_PHOTOS, or in photos/.
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/filter.py
+	$(BIN)/python benchmarks/filter.py --mix 0.11
+	$(BIN)/python benchmarks/memory.py
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

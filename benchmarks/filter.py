@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -188,10 +189,13 @@ def main() -> None:
     """Run and print the figures as text and as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
-        "--photos", type=Path, default=Path(__file__).parents[2] / "shared/data/photos/images/A"
+        "--photos",
+        type=Path,
+        default=Path(os.environ.get("CURATE_PHOTOS", "photos")),
+        help="class folders named by ImageNet-A's wnids; $CURATE_PHOTOS by default",
     )
-    parser.add_argument("--mix", type=float)
-    parser.add_argument("--first", type=int)
+    parser.add_argument("--mix", type=float, help="choose photos so that this share survives")
+    parser.add_argument("--first", type=int, help="take so many photos in hash order")
     options = parser.parse_args()
     if not options.photos.is_dir():
         sys.exit(f"{options.photos} is absent; name class folders with --photos")

@@ -54,9 +54,14 @@ def main() -> None:
     """Run and print one line a command and size."""
     parser = argparse.ArgumentParser()
     parser.add_argument(
-        "--photos", type=Path, default=Path(__file__).parents[2] / "shared/data/photos/images/A"
+        "--photos",
+        type=Path,
+        default=Path(os.environ.get("CURATE_PHOTOS", "photos")),
+        help="class folders named by ImageNet-A's wnids; $CURATE_PHOTOS by default",
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1000, 10_000], help="numbers of candidates"
+    )
     options = parser.parse_args()
     photos = sorted(path for path in options.photos.glob("*/*") if path.is_file())
     if not photos:

@@ -22,9 +22,7 @@ that line and exits with `exit_code`; a traceback appears only with `--debug`.
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterable, Sequence
-from types import ModuleType
 
 
 class CurateError(Exception):
@@ -182,22 +180,3 @@ def nearest(name: str, choices: Iterable[str], count: int = 2) -> list[str]:
         by_folded.setdefault(choice.casefold(), choice)
     folded = difflib.get_close_matches(name.casefold(), list(by_folded), n=count, cutoff=0.6)
     return [by_folded[key] for key in folded]
-
-
-def require(module: str, requirement: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say in one line how to install it.
-
-    Args:
-        module: dotted name to import.
-        requirement: what to give to pip.
-        purpose: what needs it.
-
-    Raises:
-        MissingExtraError: the module is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name and not module.startswith(error.name.split(".")[0]):
-            raise
-        raise MissingExtraError(requirement, purpose) from error

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _SCORING = 1
 
 #: Candidates in a chunk: at most this many, and fewer where that keeps every core busy.
-_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNKS_WANTED = 256, 16, 32
+_LARGEST_CHUNK, _SMALLEST_CHUNK, _CHUNKS_WANTED = 128, 16, 32
 
 #: Failures that end when the image is put back into the store.
 _CURABLE = ("missing", "altered", "unreadable")

@@ -29,7 +29,17 @@ def test_the_two_commands_stand_at_the_top_and_exist() -> None:
 
 
 def test_every_block_is_run_by_a_test() -> None:
-    assert README.count("```") == 2 * (2 + len(fenced("commands")) + len(fenced("python")))
+    run = [*fenced("activate"), *fenced("commands"), *fenced("python")]
+    assert README.count("```") == 2 * (2 + len(run))
+
+
+def test_the_environment_is_activated_where_make_has_made_it() -> None:
+    (command,) = fenced("activate")
+    if not (ROOT / ".venv").is_dir():
+        pytest.skip("the tests run in an environment that make has not made")
+    script = f"{command}\ncurate --version"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=False)
+    assert done.stdout.startswith(b"curate "), done.stderr
 
 
 def test_every_link_and_picture_is_there() -> None:

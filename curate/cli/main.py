@@ -71,17 +71,39 @@ for group in (demo, setup, collect, filtering, looking, datasets, models):
 def main() -> NoReturn:
     """Run `curate` with the arguments of the process, and exit as contract.md says."""
     signal.signal(signal.SIGINT, _interrupted)
+    code = 0
     try:
-        app(prog_name="curate")
+        code = app(prog_name="curate", standalone_mode=False) or 0
     except StopNow:
         _say("stopped at once; what was finished is saved, the same command goes on")
         # Threads at work would keep the process alive; what they have in hand is not named yet.
         os._exit(Interrupted.exit_code)
     except CurateError as error:
         _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of standard output has gone; nothing is left to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Exception as error:
+        usage = _usage(error)
+        if usage is not None:
+            _fail(usage, 2) if usage else sys.exit(2)
         _fail(f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", 1)
-    sys.exit(0)
+    sys.exit(code)
+
+
+def _usage(error: Exception) -> str | None:
+    """What the parser says of the arguments, in one line; None for any other error.
+
+    It is empty where there were no arguments, and the help has been printed instead.
+    """
+    told = getattr(error, "format_message", None)
+    if told is None:
+        return None
+    message = str(told()).replace("Value error, ", "").strip().rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "curate"
+    return message and f"{message} (see: {command} --help)"
 
 
 def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
