@@ -7,6 +7,8 @@ that line and exits with `exit_code`; a traceback appears only with `--debug`.
     ├── BusyError                           another command holds what this one needs
     ├── StorageError                        a disk is full, a stored file is missing or altered
     ├── VerificationError                   a check found a fault
+    ├── SourceError                         a source of images does not answer as it should
+    │   └── QuotaExhausted                  it wants no further question before a time
     ├── UsageError                 exit 2   the command, a setting or an input is unusable
     │   ├── UnknownNameError                no such class, model, preset, rule …
     │   ├── AmbiguousNameError              one name, several classes
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 
 class CurateError(Exception):
@@ -41,6 +44,26 @@ class StorageError(CurateError):
 
 class VerificationError(CurateError):
     """A check found a fault."""
+
+
+class SourceError(CurateError):
+    """A source of images answers with an error, or in a form that is not understood."""
+
+
+class QuotaExhausted(SourceError):
+    """A source wants no further question before a time; a rerun after it goes on.
+
+    Args:
+        source: which one.
+        until: when to come back, in UTC without zone; None where it does not say.
+        detail: what it said.
+    """
+
+    def __init__(self, source: str, until: datetime | None, detail: str = "") -> None:
+        self.source, self.until = source, until
+        when = f"after {until:%Y-%m-%d %H:%M:%S} UTC" if until else "later"
+        told = f" ({detail})" if detail else ""
+        super().__init__(f"{source} wants a pause{told}; run the same command again {when}")
 
 
 class UsageError(CurateError):

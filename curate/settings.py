@@ -77,6 +77,48 @@ class CollectSettings(_Group):
     near_duplicates: NearDuplicates = Field(
         "flag", description="Whether pictures that are nearly there already are taken."
     )
+    licences: tuple[str, ...] = Field(
+        (),
+        description="SPDX ids that downloads are limited to; none stands for all that allow "
+        "redistribution.",
+    )
+    contact: str = Field(
+        "",
+        max_length=200,
+        description="How site owners reach you: a mail address or a page. Sent with each request.",
+    )
+
+
+class NetworkSettings(_Group):
+    """How images are downloaded. Sources have rules of their own for their hosts."""
+
+    connect_seconds: float = Field(5.0, gt=0, le=600, description="Longest wait for a connection.")
+    read_seconds: float = Field(10.0, gt=0, le=600, description="Longest silence of a server.")
+    total_seconds: float = Field(60.0, gt=0, le=3600, description="Longest time for one image.")
+    tries: int = Field(5, ge=1, le=20, description="Attempts at one image in one start.")
+    redirects: int = Field(5, ge=0, le=20, description="Most redirects of one image.")
+    per_host: int = Field(2, ge=1, le=256, description="Connections to one host at a time.")
+    per_second: float = Field(1.0, gt=0, le=1e6, description="Requests to one host a second.")
+    workers: int = Field(32, ge=1, le=512, description="Downloads at a time.")
+    patience_seconds: float = Field(
+        120.0, ge=0, description="A host that asks for a longer pause is left for a later start."
+    )
+    robots: bool = Field(True, description="Whether robots.txt and X-Robots-Tag are honoured.")
+    allow_hosts: tuple[str, ...] = Field(
+        (), description="HOST or HOST:PORT that address and port rules do not hold for."
+    )
+
+
+class SourceSettings(_Group):
+    """Where the sources' APIs are; to be changed for mirrors and tests."""
+
+    inaturalist: str = "https://api.inaturalist.org/v1"
+    flickr: str = "https://api.flickr.com/services/rest/"
+    openverse: str = "https://api.openverse.org/v1"
+    wikimedia: str = "https://commons.wikimedia.org/w/api.php"
+    duckduckgo: str = Field(
+        "", description='Off while empty; "https://duckduckgo.com" turns it on.'
+    )
 
 
 class Settings(BaseSettings):
@@ -97,6 +139,8 @@ class Settings(BaseSettings):
     )
     images: ImageLimits = ImageLimits()
     collect: CollectSettings = CollectSettings()
+    network: NetworkSettings = NetworkSettings()
+    sources: SourceSettings = SourceSettings()
     filter: FilterSettings = FilterSettings()
 
     @classmethod
