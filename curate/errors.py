@@ -172,6 +172,8 @@ REASONS: dict[str, str] = {
     "no-label": "no known class: the folder or the table names none",
     "missing": "the table names a file that is not there",
     "outside": "the table names a path outside the folder",
+    "malformed-record": "the source's record of it is not understood",
+    "licence": "its licence is not among collect.licences",
     "altered": "a stored file no longer has the content it was stored with",
     "nan-logits": "a model's output for it is not a number",
 }

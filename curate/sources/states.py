@@ -39,11 +39,9 @@ REJECTED: dict[str, str] = {
     "bad_url": "no http or https address, or one with credentials or control characters",
     "forbidden_address": "a private, loopback, link-local, multicast or metadata address, "
     "or a port other than 80 and 443",
-    "licence": "its licence is not among collect.licences",
     "robots": "the site's robots.txt asks not to fetch it",
     "robots_tag": "the answer's X-Robots-Tag asks not to use it",
     "placeholder": "a picture that stands in for a missing one",
-    "malformed": "the source's record of it is not understood",
     "no_label": "no known class",
     "too_large": "larger than images.max_bytes",
 }
@@ -55,6 +53,7 @@ _RENAMED = {
     "duplicate-pixels": "duplicate",
     "duplicate-near": "duplicate",
     "empty-file": "truncated",
+    "malformed-record": "malformed",
 }
 _HTTP = re.compile(r"http_[1-5]\d\d")
 
