@@ -55,6 +55,8 @@ images = Table(
     Column("notes", JSON, nullable=False),
     Column("pixel_sha256", String(64), nullable=False, index=True),
     Column("perceptual_hash", String(32), nullable=False),
+    # measurements of the picture by name; empty for images of the first versions
+    Column("quality", JSON),
     Column("taken_in", DateTime, nullable=False),
 )
 
@@ -101,6 +103,85 @@ refusals = Table(
     Column("reason", String(32), nullable=False, index=True),
     Column("detail", Text, nullable=False),
     Column("seen", DateTime, nullable=False),
+)
+
+#: What was asked of sources, and where each search stands.
+searches = Table(
+    "searches",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("source", String(64), nullable=False),
+    Column("wnid", String(64), nullable=False),
+    Column("query", Text, nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("cursor", JSON),
+    # open, or done: the source has no more
+    Column("state", String(16), nullable=False),
+    Column("updated", DateTime, nullable=False),
+)
+
+#: What sources named, each with what became of it (see `curate.sources.states`).
+hits = Table(
+    "hits",
+    metadata,
+    # The number is the place in the order of arrival, in which hits become candidates.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, unique=True),
+    Column("source", String(64), nullable=False),
+    Column("locator", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    # empty where the label is no known class
+    Column("wnid", String(64), nullable=False),
+    Column("url", Text),
+    Column("collection", Text),
+    Column("page", Text),
+    Column("title", Text),
+    Column("author", Text),
+    Column("licence", String(64), nullable=False),
+    Column("licence_url", Text),
+    Column("licence_text", Text),
+    Column("seen", DateTime, nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    # when a host that asked for a pause may be asked again
+    Column("next_try", DateTime),
+    Column("sha256", String(64), index=True),
+    # the image's row, from its download until it is decided
+    Column("image", JSON),
+    Column("final_url", Text),
+    Column("etag", Text),
+    Column("last_modified", Text),
+    Column("updated", DateTime, nullable=False),
+    Index("ix_hits_source_state_id", "source", "state", "id"),
+    Index("ix_hits_source_wnid", "source", "wnid"),
+)
+
+#: What hosts were asked and told us, so that a new start keeps to it.
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("host", String(255), primary_key=True),
+    Column("manners", JSON, nullable=False),
+    Column("updated", DateTime, nullable=False),
+)
+
+#: Candidates that show what another one or a set that was compared with shows.
+duplicates = Table(
+    "duplicates",
+    metadata,
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True),
+    # exact or near
+    Column("kind", String(16), nullable=False),
+    Column("distance", Integer, nullable=False),
+    # the candidate that is kept in its place, or what it was found in
+    Column("kept_id", Integer, ForeignKey(candidates.c.id)),
+    Column("against", Text),
+    Column("item", Text),
+    # whether it stays out of the filter; not for one picture under two labels
+    Column("dropped", Boolean, nullable=False),
+    Column("found", DateTime, nullable=False),
 )
 
 runs = Table(
