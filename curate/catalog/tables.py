@@ -116,8 +116,8 @@ searches = Table(
     Column("query", Text, nullable=False),
     Column("options", JSON, nullable=False),
     Column("cursor", JSON),
-    # open, or done: the source has no more
-    Column("state", String(16), nullable=False),
+    # whether the source has no more
+    Column("done", Boolean, nullable=False),
     Column("updated", DateTime, nullable=False),
 )
 
@@ -128,6 +128,7 @@ hits = Table(
     # The number is the place in the order of arrival, in which hits become candidates.
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("key", String(64), nullable=False, unique=True),
+    Column("search_id", Integer, ForeignKey(searches.c.id), nullable=False, index=True),
     Column("source", String(64), nullable=False),
     Column("locator", Text, nullable=False),
     Column("label", Text, nullable=False),

@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("query", sa.Text(), nullable=False),
         sa.Column("options", sa.JSON(), nullable=False),
         sa.Column("cursor", sa.JSON(), nullable=True),
-        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("done", sa.Boolean(), nullable=False),
         sa.Column("updated", sa.DateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_searches")),
         sa.UniqueConstraint("key", name=op.f("uq_searches_key")),
@@ -32,6 +32,7 @@ def upgrade() -> None:
         "hits",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
         sa.Column("key", sa.String(length=64), nullable=False),
+        sa.Column("search_id", sa.Integer(), nullable=False),
         sa.Column("source", sa.String(length=64), nullable=False),
         sa.Column("locator", sa.Text(), nullable=False),
         sa.Column("label", sa.Text(), nullable=False),
@@ -55,10 +56,14 @@ def upgrade() -> None:
         sa.Column("etag", sa.Text(), nullable=True),
         sa.Column("last_modified", sa.Text(), nullable=True),
         sa.Column("updated", sa.DateTime(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["search_id"], ["searches.id"], name=op.f("fk_hits_search_id_searches")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_hits")),
         sa.UniqueConstraint("key", name=op.f("uq_hits_key")),
     )
     with op.batch_alter_table("hits") as batch_op:
+        batch_op.create_index(batch_op.f("ix_hits_search_id"), ["search_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_hits_sha256"), ["sha256"], unique=False)
         batch_op.create_index("ix_hits_source_state_id", ["source", "state", "id"], unique=False)
         batch_op.create_index("ix_hits_source_wnid", ["source", "wnid"], unique=False)

@@ -1,0 +1,227 @@
+"""Searches, the hits they brought, and what became of each; and the manners towards hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
+
+from curate.catalog.engine import pieces, upsert
+from curate.catalog.tables import hits, hosts, now, searches
+from curate.files import canonical_json, sha256_bytes
+
+Scope = ColumnElement[bool]
+
+
+def hit_key(source: str, locator: str, label: str) -> str:
+    """The key of a hit: an item of a source under a label."""
+    return sha256_bytes("\0".join((source, locator, label)).encode())
+
+
+def open_search(
+    connection: Connection, source: str, wnid: str, query: str, options: Mapping[str, Any]
+) -> RowMapping:
+    """The row of a search, made where there is none yet."""
+    told = [source, wnid, query, dict(options)]
+    row = {
+        "key": sha256_bytes(canonical_json(told)),
+        "source": source,
+        "wnid": wnid,
+        "query": query,
+        "options": dict(options),
+        "cursor": None,
+        "done": False,
+        "updated": now(),
+    }
+    upsert(connection, searches, [row], "key")
+    found = connection.execute(select(searches).where(searches.c.key == row["key"])).one()
+    return found._mapping
+
+
+def set_search(
+    connection: Connection, search_id: int, cursor: Mapping[str, Any] | None, *, done: bool = False
+) -> None:
+    """Record where a search stands."""
+    values = {"cursor": None if cursor is None else dict(cursor), "done": done, "updated": now()}
+    connection.execute(update(searches).where(searches.c.id == search_id).values(**values))
+
+
+def of_searches(search_ids: Sequence[int]) -> Scope:
+    """The hits of some searches."""
+    return hits.c.search_id.in_(search_ids)
+
+
+def of_classes(source: str, wnids: Sequence[str] | None) -> Scope:
+    """The hits of a source that are labelled with one of some classes; None for all."""
+    mine = hits.c.source == source
+    return mine if wnids is None else mine & hits.c.wnid.in_(wnids)
+
+
+def states_of_keys(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Key to (id, state) of the hits that are there."""
+    found: dict[str, tuple[int, str]] = {}
+    for some in pieces(keys):
+        query = select(hits.c.key, hits.c.id, hits.c.state).where(hits.c.key.in_(some))
+        found.update((key, (number, state)) for key, number, state in connection.execute(query))
+    return found
+
+
+def add_hits(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Add hits that are not there yet, in the order given."""
+    upsert(connection, hits, rows, "key")
+
+
+def change_hits(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Change hits by their `id`; all rows name the same columns."""
+    if not rows:
+        return
+    moment = now()
+    columns = [name for name in rows[0] if name != "id"]
+    statement = (
+        update(hits)
+        .where(hits.c.id == bindparam("b_id"))
+        .values({name: bindparam(f"b_{name}") for name in columns} | {"updated": moment})
+    )
+    connection.execute(
+        statement, [{f"b_{name}": value for name, value in row.items()} for row in rows]
+    )
+
+
+def wanted(connection: Connection, scope: Scope, after: int, count: int) -> list[RowMapping]:
+    """The next hits that wait for their download: id and url, in the order of arrival."""
+    query = (
+        select(hits.c.id, hits.c.url)
+        .where(scope, hits.c.state == "waiting", hits.c.id > after, _due())
+        .order_by(hits.c.id)
+        .limit(count)
+    )
+    return [row._mapping for row in connection.execute(query)]
+
+
+def _due() -> ColumnElement[bool]:
+    return or_(hits.c.next_try.is_(None), hits.c.next_try <= now())
+
+
+def first_waiting(connection: Connection, scope: Scope) -> int | None:
+    """The first hit that waits for its download and for no host's pause; None if none does."""
+    query = select(func.min(hits.c.id)).where(
+        scope, hits.c.state == "waiting", hits.c.next_try.is_(None)
+    )
+    return connection.scalar(query)
+
+
+def fetched(
+    connection: Connection, scope: Scope, before: int | None, count: int
+) -> list[RowMapping]:
+    """Hits that are downloaded and not decided, in the order of arrival, up to the id `before`."""
+    query = select(hits).where(scope, hits.c.state == "fetched")
+    if before is not None:
+        query = query.where(hits.c.id < before)
+    return [row._mapping for row in connection.execute(query.order_by(hits.c.id).limit(count))]
+
+
+def fetched_files(connection: Connection) -> set[str]:
+    """The SHA-256 of every image that a downloaded hit waits with."""
+    query = select(hits.c.sha256).where(hits.c.state == "fetched").distinct()
+    return {sha256 for (sha256,) in connection.execute(query) if sha256}
+
+
+def counts(connection: Connection, scope: Scope) -> dict[str, int]:
+    """Hits by state."""
+    query = select(hits.c.state, func.count()).where(scope).group_by(hits.c.state)
+    return {state: number for state, number in connection.execute(query)}  # noqa: C416
+
+
+def counts_by_source(connection: Connection) -> dict[str, dict[str, int]]:
+    """Hits by source and state."""
+    query = (
+        select(hits.c.source, hits.c.state, func.count())
+        .group_by(hits.c.source, hits.c.state)
+        .order_by(hits.c.source, hits.c.state)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for source, state, number in connection.execute(query):
+        found.setdefault(source, {})[state] = number
+    return found
+
+
+def count_wanted(connection: Connection, source: str, wnid: str, apart: Sequence[str]) -> int:
+    """The hits of a source under a class that are in none of the states `apart`."""
+    query = select(func.count()).where(
+        hits.c.source == source, hits.c.wnid == wnid, hits.c.state.not_in(apart)
+    )
+    return connection.scalar(query) or 0
+
+
+def earliest_try(connection: Connection, scope: Scope) -> Any:
+    """When the first of the hosts that asked for a pause may be asked again; None if none did."""
+    query = select(func.min(hits.c.next_try)).where(scope, hits.c.state == "waiting")
+    return connection.scalar(query)
+
+
+def try_again(connection: Connection, scope: Scope, states: Sequence[str]) -> int:
+    """Let hits in some states wait for their download anew; gives their number."""
+    done = 0
+    for some in pieces(states):
+        result = connection.execute(
+            update(hits)
+            .where(scope, hits.c.state.in_(some), hits.c.url.is_not(None))
+            .values(state="waiting", detail="", next_try=None, image=None, updated=now())
+        )
+        done += result.rowcount
+    return done
+
+
+def waiting_in(connection: Connection, scope: Scope) -> None:
+    """Forget pauses that have passed, so that their hits keep their place in the order."""
+    connection.execute(
+        update(hits)
+        .where(scope, hits.c.state == "waiting", hits.c.next_try <= now())
+        .values(next_try=None)
+    )
+
+
+def addresses_of(connection: Connection, sha256s: Sequence[str]) -> dict[str, list[RowMapping]]:
+    """The hits that brought an image: id, state and url, in the order of arrival."""
+    found: dict[str, list[RowMapping]] = {}
+    for some in pieces(sha256s):
+        query = (
+            select(hits.c.sha256, hits.c.id, hits.c.state, hits.c.url)
+            .where(hits.c.sha256.in_(some))
+            .order_by(hits.c.id)
+        )
+        for row in connection.execute(query):
+            found.setdefault(row.sha256, []).append(row._mapping)
+    return found
+
+
+def unsettled(connection: Connection, scope: Scope) -> list[RowMapping]:
+    """Hits that ended without a candidate, in the order of arrival, for people to look at."""
+    query = (
+        select(hits.c.source, hits.c.locator, hits.c.url, hits.c.label, hits.c.state, hits.c.detail)
+        .where(scope, hits.c.state.not_in(("downloaded", "fetched", "waiting")))
+        .order_by(hits.c.id)
+    )
+    return [row._mapping for row in connection.execute(query)]
+
+
+def all_manners(connection: Connection) -> dict[str, Any]:
+    """Host to what is remembered of it."""
+    return {row.host: row.manners for row in connection.execute(select(hosts))}
+
+
+def set_manners(connection: Connection, manners: Mapping[str, Any]) -> None:
+    """Remember what hosts were asked and told us."""
+    moment = now()
+    rows = [{"host": h, "manners": m, "updated": moment} for h, m in sorted(manners.items())]
+    upsert(connection, hosts, rows, "host", ("manners", "updated"))
