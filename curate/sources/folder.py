@@ -10,43 +10,44 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from curate.errors import ImageRefused, UsageError
 from curate.files import csv_plain, printable, read_csv
+from curate.sources.protocol import Hit, Query, clean
 
 #: Files that operating systems leave in folders of photos.
 _LITTER = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
 
-#: Text from a table is cut here: it ends up on pages and in manifests.
-_LONGEST = 2000
+#: The name of this source in the catalogue.
+NAME = "folder"
 
 
-@dataclass(frozen=True)
-class Found:
-    """One image file with its weak label, before anything is known of its content.
+class Folder:
+    """A folder as a source, see `scan_class_folders` and `read_table`.
 
-    Attributes:
-        locator: the folder's name and the path within it, printable; names the file in lists.
-        path: the file.
-        label: what the folder or the table calls its class; empty where there is no label.
-        collection, page, title, author, licence: what the table says of its origin.
-        refusal: why it cannot be taken, where that is clear already.
+    Looking costs little, so a cursor is not needed: every search begins at the front.
+
+    Args:
+        root: class folders, or the folder that the table refers to.
+        labels: the table; None for class folders.
     """
 
-    locator: str
-    path: Path
-    label: str
-    collection: str | None = None
-    page: str | None = None
-    title: str | None = None
-    author: str | None = None
-    licence: str | None = None
-    refusal: ImageRefused | None = None
+    name = NAME
+
+    def __init__(self, root: Path, labels: Path | None = None) -> None:
+        self.root, self.labels = root, labels
+
+    def search(self, query: Query) -> Iterator[Hit]:
+        """Every file of the class folders, or of the table.
+
+        Raises:
+            UsageError: the folder or the table cannot be read.
+        """
+        return read_table(self.root, self.labels) if self.labels else scan_class_folders(self.root)
 
 
-def scan_class_folders(root: Path) -> Iterator[Found]:
+def scan_class_folders(root: Path) -> Iterator[Hit]:
     """Every file under `root`, labelled with the folder directly below `root` that holds it.
 
     Files come in the order of their names' bytes, the same on every machine.
@@ -65,7 +66,7 @@ def scan_class_folders(root: Path) -> Iterator[Found]:
         raise UsageError(f"cannot read {printable(root)}: {error.strerror}") from error
 
 
-def _scan(folder: Path, locator: str, label: str) -> Iterator[Found]:
+def _scan(folder: Path, locator: str, label: str) -> Iterator[Hit]:
     with os.scandir(folder) as listing:
         entries = sorted(listing, key=lambda entry: os.fsencode(entry.name))
     for entry in entries:
@@ -74,23 +75,23 @@ def _scan(folder: Path, locator: str, label: str) -> Iterator[Found]:
         if entry.name in _LITTER:
             continue
         if entry.is_symlink():
-            yield Found(name, path, label, refusal=ImageRefused("symlink"))
+            yield _refused(name, label, ImageRefused("symlink"))
         elif entry.is_dir(follow_symlinks=False):
             if entry.name.startswith("."):
                 continue
             if label and _is_image_name(entry.name):
-                yield Found(name, path, label, refusal=ImageRefused("not-a-file", "a folder"))
+                yield _refused(name, label, ImageRefused("not-a-file", "a folder"))
                 continue
             try:
                 yield from _scan(path, name, label or printable(entry.name))
             except OSError as error:
                 detail = f"cannot list the folder: {error.strerror}"
-                yield Found(name, path, label, refusal=ImageRefused("unreadable", detail))
+                yield _refused(name, label, ImageRefused("unreadable", detail))
         else:
-            yield Found(name, path, label)
+            yield Hit(NAME, name, label, path=path)
 
 
-def read_table(root: Path, table: Path) -> Iterator[Found]:
+def read_table(root: Path, table: Path) -> Iterator[Hit]:
     """The files that a CSV table names, with their labels, in its order.
 
     Args:
@@ -107,21 +108,20 @@ def read_table(root: Path, table: Path) -> Iterator[Found]:
         text = csv_plain(row["path"])
 
         def cell(*names: str, row: dict[str, str] = row) -> str | None:
-            for name in names:
-                if value := _text(row.get(name, "")):
-                    return value
-            return None
+            return next((told for name in names if (told := clean(row.get(name)))), None)
 
-        yield Found(
-            locator=f"{_name(root)}/{_text(text)}",
-            path=root / text,
-            label=_text(row["label"]),
+        refusal = _outside(root, text)
+        yield Hit(
+            source=NAME,
+            locator=f"{_name(root)}/{clean(text) or ''}",
+            label=cell("label") or "",
+            path=None if refusal else root / text,
             collection=cell("source"),
             page=cell("page"),
             title=cell("title"),
             author=cell("author"),
             licence=cell("licence", "license"),
-            refusal=_outside(root, text),
+            refusal=refusal,
         )
 
 
@@ -174,9 +174,8 @@ def read_image(path: Path, max_bytes: int) -> bytes:
     return data
 
 
-def _text(cell: str) -> str:
-    """A cell as text that any database takes: none takes NUL."""
-    return printable(csv_plain(cell).strip()).replace("\0", "\\x00")[:_LONGEST]
+def _refused(locator: str, label: str, refusal: ImageRefused) -> Hit:
+    return Hit(NAME, locator, label, refusal=refusal)
 
 
 def _name(root: Path) -> str:
@@ -185,3 +184,7 @@ def _name(root: Path) -> str:
 
 def _is_image_name(name: str) -> bool:
     return name.lower().endswith((".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif"))
+
+
+#: The earlier name of what this source finds.
+Found = Hit
