@@ -25,10 +25,10 @@ from curate.errors import (
     UnknownNameError,
     UsageError,
 )
+from curate.sources.answers import Record, malformed, understood, whole_number
 from curate.sources.api import ApiClient
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-from curate.sources.records import Record, malformed, understood, whole_number
 
 NAME = "inaturalist"
 
