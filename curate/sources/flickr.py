@@ -23,10 +23,10 @@ from pydantic import BeforeValidator, Field, ValidationError
 from curate.errors import ImageRefused, SourceError, UnknownNameError, UsageError
 from curate.licences import parse
 from curate.progress import say
+from curate.sources.answers import Record, malformed, understood, whole_number
 from curate.sources.api import ApiClient, TryAgain
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-from curate.sources.answers import Record, malformed, understood, whole_number
 
 NAME = "flickr"
 NEEDS_CONTACT = False
@@ -392,8 +392,6 @@ def _hit(asked: _Asked, raw: Any, cursor: Cursor) -> Hit | None:
         asked.label,
         url=None if refusal else clean(url),
         page=page,
-        if owner
-        else None,
         title=clean(photo.title),
         author=clean(photo.ownername) or owner,
         licence=_licence(photo.license),
