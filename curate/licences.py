@@ -19,6 +19,8 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
+from curate.errors import UnknownNameError
+
 
 @dataclass(frozen=True)
 class Licence:
@@ -304,4 +306,96 @@ _BY_ADDRESS = {
     for licence, texts in _FIXED.items()
     for text in (licence.url, *texts)
     if "//" in text
+}
+
+
+@lru_cache(maxsize=1)
+def redistributable_ids() -> tuple[str, ...]:
+    """The ids of all licences whose photos may be passed on, in alphabetical order.
+
+    They are what an empty `collect.licences` stands for: all that `parse` can give, ports of
+    Creative Commons included.
+    """
+    versions = ("1.0", "2.0", "2.1", "2.5", "3.0", "4.0")
+    known = {*_FIXED} | {
+        _creative_commons(sorted(elements), version, port)
+        for elements in _ELEMENTS
+        for version in versions
+        for port in ("", *_PORT.split("|"))
+    }
+    return tuple(sorted(licence.id for licence in known if licence.redistributable))
+
+
+@lru_cache(maxsize=16)
+def allow_list(entries: tuple[str, ...] | frozenset[str] = ()) -> frozenset[str]:
+    """The ids that a list of licences stands for.
+
+    Args:
+        entries: licences in any spelling that `parse` understands; none stands for
+            `redistributable_ids`.
+
+    Raises:
+        UnknownNameError: one is not understood, or lacks its version; the text names the nearest.
+    """
+    return frozenset(map(_entry_id, entries)) or frozenset(redistributable_ids())
+
+
+def _entry_id(entry: str) -> str:
+    licence = parse(entry)
+    # "CC BY" in a list is meant as every version of it, and would match none.
+    if licence is UNKNOWN or ("unversioned" in licence.id and "unversioned" not in entry):
+        raise UnknownNameError(
+            "licence", entry, redistributable_ids(), note='write an SPDX id such as "CC-BY-4.0"'
+        )
+    return licence.id
+
+
+def allowed(text: str | None, entries: tuple[str, ...] | frozenset[str] = ()) -> bool:
+    """Whether a photo may be taken whose licence a source words like this.
+
+    Args:
+        text: the licence in the source's words; what is not understood is not allowed.
+        entries: the allow-list, see `allow_list`.
+
+    Raises:
+        UnknownNameError: an entry of the allow-list is not understood.
+    """
+    return parse(text).id in allow_list(entries)
+
+
+def attribution(title: str | None, author: str | None, page: str | None, licence: Licence) -> str:
+    """What to print beside one photo: its title, author, source and licence, in one line.
+
+    Args:
+        title: what its author calls it.
+        author: who made it.
+        page: the address of the page that shows it.
+        licence: with its version and address, where it has them.
+
+    Returns:
+        Plain text; a part that is not known is left out, but an author whom the licence asks to
+        name is told to be missing.
+    """
+    title, author, page = (" ".join((part or "").split()) for part in (title, author, page))
+    what = f"“{title}”" if title else "Untitled photo"
+    if author:
+        what += f" by {author}"
+    elif licence.attribution and licence.version:
+        what += " by an author who is not named"
+    if page:
+        what += f" ({page})"
+    name = f"{licence.name} ({licence.url})" if licence.url else licence.name
+    return f"{what} {_STATED.get(licence, 'is licensed under {}').format(name)}."
+
+
+#: How licences are told that are no licences in the strict sense.
+_STATED = {
+    UNKNOWN: "has an unknown licence",
+    ALL_RIGHTS_RESERVED: "has all rights reserved",
+    _CC0: "is dedicated to the public domain under {}",
+    _UNLICENSE: "is dedicated to the public domain under {}",
+    _PDM: "is marked with {}",
+    _PUBLIC_DOMAIN: "is in the public domain, as its source says",
+    _US_GOVERNMENT: "is a {}",
+    _NO_KNOWN_RESTRICTIONS: "has {}",
 }

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.licences import ALL_RIGHTS_RESERVED, UNKNOWN, parse
+from curate.errors import UsageError
+from curate.licences import (
+    ALL_RIGHTS_RESERVED,
+    UNKNOWN,
+    allow_list,
+    allowed,
+    attribution,
+    parse,
+    redistributable_ids,
+)
 
 KINDS = ("by", "by-sa", "by-nd", "by-nc", "by-nc-sa", "by-nc-nd")
 VERSIONS = ("1.0", "2.0", "2.5", "3.0", "4.0")
@@ -252,3 +261,107 @@ def test_spdx_lists_every_id_that_claims_to_be_listed() -> None:
         claims = not licence.id.startswith("LicenseRef-")
         assert claims == (text.lower() in listed), text
         assert not claims or listed[text.lower()]["id"] == licence.id
+
+
+def test_the_default_allow_list_is_every_licence_that_lets_photos_be_passed_on() -> None:
+    ids = redistributable_ids()
+    assert list(ids) == sorted(set(ids))
+    assert {*CC, *SINGLE, "CC-BY-SA-3.0-DE", "LicenseRef-CC-BY-SA-2.0-DE"} < set(ids)
+    for identifier in ids:
+        assert parse(identifier).id == identifier
+        assert parse(identifier).redistributable
+    assert allow_list() == set(ids)
+
+
+@given(st.sampled_from(ALL_SPELLINGS) | st.text(max_size=50))
+def test_without_a_list_a_licence_is_allowed_if_it_lets_photos_be_passed_on(text: str) -> None:
+    assert allowed(text) == parse(text).redistributable
+
+
+def test_an_allow_list_takes_any_spelling_and_allows_nothing_else() -> None:
+    entries = ("cc0", "https://creativecommons.org/licenses/by/4.0/", "CC BY-SA 3.0 de")
+    assert allow_list(entries) == {"CC0-1.0", "CC-BY-4.0", "CC-BY-SA-3.0-DE"}
+    assert allowed("Creative Commons Attribution 4.0 International", entries)
+    assert not any(allowed(text, entries) for text in ("CC BY 3.0", "CC BY-NC 4.0", "", None))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("CC-BY-4.1", "unknown licence 'CC-BY-4.1'; did you mean CC-BY-4.0"),
+        ("CC BY-SA", "unknown licence 'CC BY-SA'; did you mean CC-BY-SA-"),
+        ("whatever they say", "write an SPDX id"),
+        ("", "write an SPDX id"),
+    ],
+)
+def test_an_entry_of_an_allow_list_that_would_match_nothing_is_an_error(
+    entry: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        allowed("CC BY 4.0", ("CC0-1.0", entry))
+    assert isinstance(caught.value, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("title", "author", "page", "licence", "text"),
+    [
+        (
+            "A dragonfly",
+            "Ann Example",
+            "https://example.org/1",
+            "CC BY-SA 2.0",
+            "“A dragonfly” by Ann Example (https://example.org/1) is licensed under CC BY-SA 2.0 "
+            "(https://creativecommons.org/licenses/by-sa/2.0/).",
+        ),
+        (
+            None,
+            None,
+            None,
+            "CC BY 4.0",
+            "Untitled photo by an author who is not named is licensed under CC BY 4.0 "
+            "(https://creativecommons.org/licenses/by/4.0/).",
+        ),
+        (
+            " two\nlines ",
+            "",
+            None,
+            "CC0",
+            "“two lines” is dedicated to the public domain under CC0 1.0 "
+            "(https://creativecommons.org/publicdomain/zero/1.0/).",
+        ),
+        (
+            None,
+            "Ann",
+            None,
+            "PDM",
+            "Untitled photo by Ann is marked with Public Domain Mark 1.0 "
+            "(https://creativecommons.org/publicdomain/mark/1.0/).",
+        ),
+        ("A", "B", None, "pd", "“A” by B is in the public domain, as its source says."),
+        ("A", "B", None, "CC BY", "“A” by B is licensed under CC BY."),
+        ("A", None, None, "nobody knows", "“A” has an unknown licence."),
+        ("A", "B", None, "all rights reserved", "“A” by B has all rights reserved."),
+        (
+            "A",
+            None,
+            None,
+            "US Government Work",
+            "“A” is a United States Government Work (https://www.usa.gov/government-copyright).",
+        ),
+    ],
+)
+def test_an_attribution_names_title_author_source_and_licence(
+    title: str | None, author: str | None, page: str | None, licence: str, text: str
+) -> None:
+    assert attribution(title, author, page, parse(licence)) == text
+
+
+@given(st.text(), st.text(), st.sampled_from(ALL_SPELLINGS))
+def test_an_attribution_is_one_line_that_keeps_what_is_known(
+    title: str, author: str, licence: str
+) -> None:
+    text = attribution(title, author, None, parse(licence))
+    assert len(text.splitlines()) == 1
+    for part in (title, author):
+        assert " ".join(part.split()) in text
+    assert parse(licence).url in text
