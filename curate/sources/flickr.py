@@ -25,6 +25,7 @@ from curate.licences import parse
 from curate.progress import say
 from curate.sources.answers import Record, malformed, understood, whole_number
 from curate.sources.api import ApiClient, TryAgain
+from curate.sources.hit_parts import options_of, unnamed
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
 
@@ -241,15 +242,9 @@ class Flickr:
             cursor["licence"] = licence
         seen: set[str] = set()
         for again in (False, True):
-            unnamed = 0
             for page in self._pages(asked, window, first):
                 for raw in page.photo:
                     hit = _hit(asked, raw, cursor)
-                    if hit is None:
-                        unnamed += 1
-                        locator = f"uploads/{window.since}-{window.until}#{unnamed}"
-                        refusal = ImageRefused("malformed-record", "id: no number")
-                        hit = Hit(NAME, locator, asked.label, refusal=refusal, cursor=cursor)
                     if hit.locator not in seen:
                         seen.add(hit.locator)
                         yield hit
@@ -319,38 +314,34 @@ def connect(client: ApiClient, url: str, environ: Mapping[str, str]) -> Source:
 
 
 def _asked(query: Query) -> _Asked:
-    own = {"size": "large", "min_upload_date": "", "max_upload_date": ""}
+    dates = ("min_upload_date", "max_upload_date")
+    defaults = {"size": "large", **dict.fromkeys((*dates, *PASSED_ON), "")}
+    options = options_of(query, defaults | {"content_types": "0"}, NAME)
+    if options["size"] not in SIZES:
+        note = f"there are {', '.join(SIZES)}"
+        raise UnknownNameError(f"size of {NAME}", options["size"], SIZES, note=note)
     parameters = {
+        "text": query.text.strip(),
         "media": "photos",
-        "content_types": "0",
         "safe_search": "1",
         "sort": "date-posted-asc",
         "extras": "license,owner_name,path_alias,media,"
         + ",".join(f"url_{letter}" for letter in SIZES["large"]),
+        **{name: options[name] for name in PASSED_ON},
     }
-    if text := query.text.strip():
-        parameters["text"] = text
-    for name, value in query.options:
-        if name in own:
-            own[name] = value
-        elif name in PASSED_ON:
-            parameters[name] = value
-        else:
-            raise UnknownNameError(f"option of {NAME}", name, (*own, *PASSED_ON))
-    if not text and not parameters.get("tags"):
+    parameters = {name: value for name, value in parameters.items() if value}
+    if not parameters.keys() & {"text", "tags"}:
         raise UsageError(f"{NAME} needs words or tags to search for")
-    if own["size"] not in SIZES:
-        raise UnknownNameError(f"size of {NAME}", own["size"], SIZES, note=", ".join(SIZES))
     licences = None
     if query.licences is not None:
         licences = tuple(n for n, name in LICENCES.items() if parse(name).id in query.licences)
         if not licences:
             raise UsageError(f"{NAME} has no photos under any of the licences asked for")
-    since = _seconds("min_upload_date", own["min_upload_date"], _BEGINNING)
-    until = _seconds("max_upload_date", own["max_upload_date"], int(time.time()))
+    since = _seconds("min_upload_date", options["min_upload_date"], _BEGINNING)
+    until = _seconds("max_upload_date", options["max_upload_date"], int(time.time()))
     if since > until:
         raise UsageError(f"{NAME}: min_upload_date is after max_upload_date")
-    return _Asked(query.wnid, own["size"], _Window(since, until, licences), parameters)
+    return _Asked(query.wnid, options["size"], _Window(since, until, licences), parameters)
 
 
 def _seconds(option: str, text: str, default: int) -> int:
@@ -368,15 +359,12 @@ def _seconds(option: str, text: str, default: int) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
-def _hit(asked: _Asked, raw: Any, cursor: Cursor) -> Hit | None:
-    """One photo; None where the record does not even say which."""
+def _hit(asked: _Asked, raw: Any, cursor: Cursor) -> Hit:
     try:
         photo = _Photo.model_validate(raw)
     except ValidationError as error:
-        number = whole_number(raw, "id")
-        if number is None:
-            return None
-        return Hit(NAME, f"photos/{number}", asked.label, refusal=malformed(error), cursor=cursor)
+        locator = f"photos/{whole_number(raw, 'id') or unnamed(raw)}"
+        return Hit(NAME, locator, asked.label, refusal=malformed(error), cursor=cursor)
     addresses = (getattr(photo, f"url_{letter}") for letter in SIZES[asked.size])
     url = next((address for address in addresses if address), None)
     refusal = None

@@ -27,6 +27,7 @@ from curate.errors import (
 )
 from curate.sources.answers import Record, malformed, understood, whole_number
 from curate.sources.api import ApiClient
+from curate.sources.hit_parts import options_of, unnamed
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
 
@@ -187,16 +188,15 @@ class Inaturalist:
         place = place or _Place(taxon=self._taxon(asked))
         while True:
             page = self._page(asked, place)
-            last, unnamed = place.above, 0
+            last = place.above
             for raw in page.results:
                 try:
                     observation = _Observation.model_validate(raw)
                 except ValidationError as error:
                     number = whole_number(raw, "id")
-                    unnamed += number is None
                     yield Hit(
                         NAME,
-                        f"observations/{number or f'after-{last}#{unnamed}'}",
+                        f"observations/{number or unnamed(raw)}",
                         label,
                         refusal=malformed(error),
                         cursor=_cursor(place, number or last),
@@ -208,8 +208,8 @@ class Inaturalist:
                 for index, photo in enumerate(observation.photos, start=1):
                     whole = index == len(observation.photos)
                     cursor = _cursor(place, observation.id if whole else last)
-                    yield _hit(label, asked.size, observation, index, photo, cursor)
-                last, unnamed = observation.id, 0
+                    yield _hit(label, asked.size, observation, photo, cursor)
+                last = observation.id
             if page.total_results <= len(page.results) or not page.results:
                 return
             if last == place.above:
@@ -267,25 +267,20 @@ def _asked(query: Query) -> _Asked:
     text = " ".join(query.text.split())
     if not text:
         raise UsageError(f"{NAME} needs a taxon: a scientific name, or a taxon's number")
-    own: dict[str, str] = {"size": SIZES[0], "taxon_rank": ""}
-    parameters = {"quality_grade": "research"}
-    for name, value in query.options:
-        if name in own:
-            own[name] = value
-        elif name in PASSED_ON:
-            parameters[name] = value
-        else:
-            raise UnknownNameError(f"option of {NAME}", name, (*own, *PASSED_ON))
-    if own["size"] not in SIZES:
-        raise UnknownNameError(f"size of {NAME}", own["size"], SIZES, note=", ".join(SIZES))
-    if parameters["quality_grade"] == "any":
-        del parameters["quality_grade"]
+    defaults = {"size": SIZES[0], "taxon_rank": "", **dict.fromkeys(PASSED_ON, "")}
+    options = options_of(query, defaults | {"quality_grade": "research"}, NAME)
+    if options["size"] not in SIZES:
+        note = f"there are {', '.join(SIZES)}"
+        raise UnknownNameError(f"size of {NAME}", options["size"], SIZES, note=note)
+    if options["quality_grade"] == "any":
+        options["quality_grade"] = ""
+    parameters = {name: options[name] for name in PASSED_ON if options[name]}
     if query.licences is not None:
         codes = [code for code, licence in LICENCES.items() if licence in query.licences]
         if not codes:
             raise UsageError(f"{NAME} has no photos under any of the licences asked for")
         parameters["photo_license"] = ",".join(codes)
-    return _Asked(text, own["taxon_rank"].strip().lower(), own["size"], parameters)
+    return _Asked(text, options["taxon_rank"].strip().lower(), options["size"], parameters)
 
 
 def _cursor(place: _Place, above: int) -> Cursor:
@@ -296,16 +291,20 @@ def _same(name: str | None, text: str) -> bool:
     return name is not None and " ".join(name.casefold().split()) == text.casefold()
 
 
-def _hit(
-    label: str, size: str, observation: _Observation, index: int, raw: Any, cursor: Cursor
-) -> Hit:
+def _hit(label: str, size: str, observation: _Observation, raw: Any, cursor: Cursor) -> Hit:
     page = f"https://www.inaturalist.org/observations/{observation.id}"
     try:
         photo = _Photo.model_validate(raw)
     except ValidationError as error:
         number = whole_number(raw, "id")
-        locator = f"photos/{number}" if number else f"observations/{observation.id}#{index}"
-        return Hit(NAME, locator, label, page=page, refusal=malformed(error), cursor=cursor)
+        return Hit(
+            NAME,
+            f"photos/{number or unnamed(raw)}",
+            label,
+            page=page,
+            refusal=malformed(error),
+            cursor=cursor,
+        )
     refusal = None
     address = _PHOTO.fullmatch(photo.url)
     if photo.hidden:
