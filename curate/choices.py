@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 #: How the ten views are cut: as in the paper, or as each classifier was trained.
 Views = Literal["paper", "native"]
 
 #: The orders in which survivors take the places of their confusion and of the shortlist.
-CapOrder = Literal["hash", "confidence", "arrival"]
+CapOrder = Literal["hash", "confidence", "arrival", "quality"]
+
+#: What may be noted of a picture's quality.
+QualityFlag = Literal["small", "uniform", "dark", "bright", "blurred", "odd-aspect"]
+
+#: The same in the order in which they are told.
+QUALITY_FLAGS: tuple[QualityFlag, ...] = get_args(QualityFlag)
 
 #: What becomes of a picture that is nearly there already.
 NearDuplicates = Literal["flag", "reject"]

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from curate.choices import CapOrder, NearDuplicates, Views
+from curate.choices import CapOrder, NearDuplicates, QualityFlag, Views
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError, nearest
 from curate.files import printable
 
@@ -47,6 +47,27 @@ class ImageLimits(_Group):
     )
 
 
+class QualitySettings(_Group):
+    """From where on a picture is flagged; measured when it is taken in, so these may change."""
+
+    small_below: int = Field(160, ge=0, description="Flags `small`: the short side, in pixels.")
+    contrast_below: float = Field(
+        0.03, ge=0, le=0.5, description="Flags `uniform`: standard deviation of the luma."
+    )
+    one_tone_above: float = Field(
+        0.9, ge=0, le=1, description="Flags `uniform`: share of the pixels in nearly one tone."
+    )
+    dark_below: float = Field(0.1, ge=0, le=1, description="Flags `dark`: mean luma.")
+    bright_above: float = Field(0.9, ge=0, le=1, description="Flags `bright`: mean luma.")
+    blurred_below: float = Field(0.2, ge=0, le=1, description="Flags `blurred`: sharpness.")
+    aspect_above: float = Field(
+        2.6,
+        ge=1,
+        description="Flags `odd-aspect`: long over short side. From 2.625 on the paper's crops "
+        "leave strips unseen.",
+    )
+
+
 class FilterSettings(_Group):
     """The ensemble and the rule."""
 
@@ -61,6 +82,9 @@ class FilterSettings(_Group):
     )
     cap: int = Field(15, ge=1, description="Most survivors a confusion on the shortlist.")
     cap_order: CapOrder = Field("hash", description="Which survivors of a confusion come first.")
+    without: tuple[QualityFlag, ...] = Field(
+        (), description="Candidates with one of these quality flags are left out."
+    )
     views: Views = Field("paper", description="How the ten crops are cut.")
     seed: int = Field(0, ge=0, description="Seeds the order `hash`.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
@@ -141,6 +165,7 @@ class Settings(BaseSettings):
     collect: CollectSettings = CollectSettings()
     network: NetworkSettings = NetworkSettings()
     sources: SourceSettings = SourceSettings()
+    quality: QualitySettings = QualitySettings()
     filter: FilterSettings = FilterSettings()
 
     @classmethod

@@ -26,6 +26,7 @@ class Survivor:
         predicted: id of what it is taken for.
         confidence: probability of that prediction.
         arrival: its place in the input list.
+        flagged: whether its picture has a quality flag.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Survivor:
     predicted: str
     confidence: float
     arrival: int
+    flagged: bool = False
 
 
 def in_order(survivors: Sequence[Survivor], cap_order: str, seed: int) -> list[Survivor]:
@@ -41,21 +43,26 @@ def in_order(survivors: Sequence[Survivor], cap_order: str, seed: int) -> list[S
     Args:
         survivors: with distinct keys.
         cap_order: "hash" (pseudo-random: seeded and blind to everything but content),
-            "confidence" (of the wrong prediction, highest first) or "arrival" (first come first).
-        seed: for "hash".
+            "confidence" (of the wrong prediction, highest first), "arrival" (first come first) or
+            "quality" (those without a quality flag first, otherwise as "hash").
+        seed: for "hash" and "quality".
 
     Raises:
         UnknownNameError: no such order.
     """
     if cap_order == "hash":
-        return sorted(
-            survivors, key=lambda s: hashlib.sha256(f"{seed}:{s.key}".encode()).hexdigest()
-        )
+        return sorted(survivors, key=lambda s: _shuffled(s, seed))
+    if cap_order == "quality":
+        return sorted(survivors, key=lambda s: (s.flagged, _shuffled(s, seed)))
     if cap_order == "confidence":
         return sorted(survivors, key=lambda s: (-s.confidence, s.key))
     if cap_order == "arrival":
         return sorted(survivors, key=lambda s: (s.arrival, s.key))
     raise UnknownNameError("cap order", cap_order, get_args(CapOrder))
+
+
+def _shuffled(survivor: Survivor, seed: int) -> str:
+    return hashlib.sha256(f"{seed}:{survivor.key}".encode()).hexdigest()
 
 
 def shortlist(

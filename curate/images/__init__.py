@@ -12,6 +12,7 @@ from curate.images.hashing import (
     perceptual_hash,
     pixel_sha256,
 )
+from curate.images.quality import Quality, measure
 from curate.images.views import (
     PAPER,
     VIEW_NAMES,
@@ -30,10 +31,12 @@ __all__ = [
     "ImageInfo",
     "NearIndex",
     "PerceptualHash",
+    "Quality",
     "ViewRecipe",
     "decode",
     "decode_trusted",
     "distance",
+    "measure",
     "perceptual_hash",
     "pixel_sha256",
     "resize_short_side",

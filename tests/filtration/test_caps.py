@@ -23,6 +23,7 @@ survivors = st.lists(
         predicted=st.sampled_from("xyz"),
         confidence=st.floats(0, 1),
         arrival=st.integers(0, 99),
+        flagged=st.booleans(),
     ),
     unique_by=lambda s: s.key,
     max_size=40,
@@ -66,6 +67,15 @@ def test_hash_order_is_seeded_and_blind_to_all_but_content() -> None:
     assert order == [s.key for s in in_order(other, "hash", 0)]
     assert order != [s.key for s in in_order(found, "hash", 1)]
     assert order != keys
+
+
+@given(survivors, st.integers(0, 3))
+def test_quality_order_is_hash_order_with_the_flagged_last(
+    found: list[Survivor], seed: int
+) -> None:
+    plain = in_order(found, "hash", seed)
+    expected = [s for s in plain if not s.flagged] + [s for s in plain if s.flagged]
+    assert in_order(found, "quality", seed) == expected
 
 
 def test_confidence_and_arrival_orders() -> None:
