@@ -78,11 +78,15 @@ def atomic_write(path: Path, *, sync_parent: bool = True) -> Iterator[IO[bytes]]
     try:
         with storage_errors(what):
             stream = temporary.open("xb")
-        with stream:
+        try:
             yield _Reporting(stream, what)  # type: ignore[misc]
             with storage_errors(what):
                 stream.flush()
                 os.fsync(stream.fileno())
+        finally:
+            # Closing tries once more to write what a full disk refused; that is told already.
+            with suppress(OSError):
+                stream.close()
         with storage_errors(what):
             temporary.replace(path)
     except BaseException:
@@ -205,19 +209,28 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence
         columns: the header.
         rows: mappings from column to cell, or sequences in the order of `columns`.
     """
-    lines: list[str] = []
+    return "".join(csv_lines(columns, rows))
+
+
+def csv_lines(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Any]]
+) -> Iterator[str]:
+    """The lines of `csv_text`, one at a time."""
+    line = ""
 
     class Lines:
-        def write(self, line: str) -> None:
+        def write(self, text: str) -> None:
+            nonlocal line
             # The writer quotes what its line end is made of; so a lone CR is quoted as well.
-            lines.append(line.removesuffix("\r\n") + "\n")
+            line = text.removesuffix("\r\n") + "\n"
 
     writer = csv.writer(Lines(), lineterminator="\r\n")
     writer.writerow(columns)
+    yield line
     for row in rows:
         cells = [row[c] for c in columns] if isinstance(row, Mapping) else row
         writer.writerow(["" if cell is None else csv_safe(cell) for cell in cells])
-    return "".join(lines)
+        yield line
 
 
 def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:

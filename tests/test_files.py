@@ -150,3 +150,22 @@ def test_a_broken_table_is_one_line(tmp_path: Path, content: bytes, message: str
 def test_json_with_nan_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"x": float("nan")})
+
+
+def test_a_disk_that_fills_up_while_a_file_is_closed_is_one_line(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("making a small disk needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this system does not let tests mount a small disk")
+    try:
+        (disk / "filler").write_bytes(bytes(16_384))
+        with pytest.raises(StorageError, match="disk is full"):
+            write_bytes(disk / "small", b"fits into the buffer, not on the disk")
+        assert [path.name for path in disk.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -205,14 +205,19 @@ def addresses_of(connection: Connection, sha256s: Sequence[str]) -> dict[str, li
     return found
 
 
-def unsettled(connection: Connection, scope: Scope) -> list[RowMapping]:
-    """Hits that ended without a candidate, in the order of arrival, for people to look at."""
+def unsettled(connection: Connection) -> Iterator[RowMapping]:
+    """Hits that ended without a candidate, in the order of arrival, for people to look at.
+
+    Columns: source, locator, label, reason (the state), detail and url.
+    """
+    named = (hits.c.source, hits.c.locator, hits.c.label, hits.c.state.label("reason"))
     query = (
-        select(hits.c.source, hits.c.locator, hits.c.url, hits.c.label, hits.c.state, hits.c.detail)
-        .where(scope, hits.c.state.not_in(("downloaded", "fetched", "waiting")))
+        select(*named, hits.c.detail, hits.c.url)
+        .where(hits.c.state.not_in(("downloaded", "fetched", "waiting")))
         .order_by(hits.c.id)
     )
-    return [row._mapping for row in connection.execute(query)]
+    for row in connection.execution_options(yield_per=1000).execute(query):
+        yield row._mapping
 
 
 def all_manners(connection: Connection) -> dict[str, Any]:

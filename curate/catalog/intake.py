@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, literal, select, update
 
 from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
@@ -160,9 +160,10 @@ def clear_refusals(connection: Connection, keys: Sequence[str]) -> None:
 
 
 def refused(connection: Connection) -> Iterator[RowMapping]:
-    """Every refused item, by source, locator and label."""
+    """Every refused item, by source, locator and label; their `url` is empty."""
     order = (refusals.c.source, refusals.c.locator, refusals.c.label)
-    for row in connection.execute(select(refusals).order_by(*order)):
+    query = select(refusals, literal("").label("url")).order_by(*order)
+    for row in connection.execution_options(yield_per=1000).execute(query):
         yield row._mapping
 
 

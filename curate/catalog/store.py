@@ -15,9 +15,11 @@ from curate.errors import ImageRefused
 from curate.files import (
     atomic_write,
     make_folder,
+    printable,
     remove_leftovers,
     sha256_bytes,
     sha256_file,
+    storage_errors,
     sync_folder,
 )
 
@@ -58,6 +60,32 @@ class ImageStore:
         make_folder(path.parent)
         with atomic_write(path, sync_parent=False) as stream:
             stream.write(data)
+        with self._lock:
+            self._unsynced.add(path.parent)
+        return True
+
+    def adopt(self, file: Path, sha256: str, extension: str) -> bool:
+        """Make a finished file of the same disk the stored one; see `put`.
+
+        Args:
+            file: synced; it goes from where it is. One that is gone was adopted before.
+            sha256: of its content, as the caller computed it.
+            extension: what the content calls for, without a dot.
+
+        Returns:
+            False if the image was there already.
+
+        Raises:
+            StorageError: the disk refuses, or neither the file nor the image is there.
+        """
+        path = self.path(sha256, extension)
+        if self.holds(sha256, extension):
+            with storage_errors(printable(file)):
+                file.unlink(missing_ok=True)
+            return False
+        make_folder(path.parent)
+        with storage_errors(printable(path)):
+            file.replace(path)
         with self._lock:
             self._unsynced.add(path.parent)
         return True

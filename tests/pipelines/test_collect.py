@@ -311,7 +311,7 @@ def test_a_full_disk_is_told_and_the_next_start_ends_as_if_nothing_had_been(
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], check=False, capture_output=True
     )
     if made.returncode:
         pytest.skip("this system does not let tests mount a small disk")

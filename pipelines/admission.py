@@ -1,0 +1,239 @@
+"""Admission: from images whose content is known to candidates, decided one after the other.
+
+Whatever the order in which images arrive from disks and servers, they are decided in the order of
+their items: the first one of several equal pictures becomes the candidate. A batch is decided, its
+files are put in place and synced, then one transaction writes everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import Connection
+
+from curate.catalog import intake
+from curate.catalog.tables import now
+from curate.errors import CurateError, ImageRefused
+from curate.files import candidate_key
+from curate.images.hashing import NearIndex, PerceptualHash
+from curate.labels.space import LabelSpace
+from curate.licences import parse
+from curate.sources.protocol import Hit
+from pipelines.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An item whose content is known.
+
+    Attributes:
+        hit: the item.
+        wnid: its class.
+        image: the image's row.
+        content: its bytes, or the file that becomes the stored one; None where the store has it.
+        number: the hit's id in the catalogue, for those that have one.
+    """
+
+    hit: Hit
+    wnid: str
+    image: dict[str, Any]
+    content: bytes | Path | None
+    number: int | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An item that cannot become a candidate."""
+
+    hit: Hit
+    refusal: ImageRefused
+    number: int | None = None
+
+
+@dataclass
+class Decided:
+    """What becomes of a batch.
+
+    Attributes:
+        accepted: key to the item that becomes this candidate, and the candidate it resembles.
+        places: keys of candidates with an item that shows where else, or again, it was found.
+        refused: items that become no candidate, duplicates among them.
+        copies: items whose image is there already; those with content are put back into the store.
+        known: of these the ones that stand where their candidate was first seen.
+    """
+
+    accepted: dict[str, tuple[Ready, str | None]] = field(default_factory=dict)
+    places: list[tuple[str, Hit]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    copies: list[Ready] = field(default_factory=list)
+    known: list[Ready] = field(default_factory=list)
+
+    def refuse(self, item: Ready, reason: str, detail: str) -> None:
+        """Refuse an item although its content is fine."""
+        self.refused.append(Refused(item.hit, ImageRefused(reason, detail), item.number))
+
+    @property
+    def near_duplicates(self) -> int:
+        """How many were accepted although nearly the same picture was there."""
+        return sum(near is not None for _, near in self.accepted.values())
+
+
+class Ledger(Protocol):
+    """Where a stage records what became of its items, in the transaction that admits them."""
+
+    def record(self, connection: Connection, decided: Decided, moment: datetime) -> None:
+        """Write what `decided` says of the stage's own items."""
+
+
+class Admission:
+    """Decides about items in their order.
+
+    Args:
+        workspace: where candidates go.
+        ledger: what else is written with them.
+    """
+
+    def __init__(self, workspace: Workspace, ledger: Ledger) -> None:
+        self.workspace = workspace
+        self.ledger = ledger
+        self._reject_near = workspace.settings.collect.near_duplicates == "reject"
+        self._near: dict[str, NearIndex[str]] = {}
+
+    def admit(self, batch: Sequence[Ready | Refused]) -> Decided:
+        """Decide about a batch and write what was decided.
+
+        Raises:
+            StorageError: the disk is full; nothing of the batch is in the catalogue then.
+        """
+        decided = self._decide(batch)
+        try:
+            self._write(decided)
+        except BaseException:
+            # What was indexed and not written must not decide about others.
+            self._near.clear()
+            raise
+        return decided
+
+    def _decide(self, batch: Sequence[Ready | Refused]) -> Decided:
+        decided = Decided()
+        ready = [item for item in batch if isinstance(item, Ready)]
+        keys = {id(item): candidate_key(item.image["sha256"], item.wnid) for item in ready}
+        with self.workspace.catalogue.read() as connection:
+            firsts = intake.first_origins(connection, list(keys.values()))
+            hashes = [item.image["pixel_sha256"] for item in ready]
+            pixels = intake.candidates_with_pixels(connection, hashes)
+        first_places = {key: (source, locator) for key, (_, source, locator) in firsts.items()}
+        for item in batch:
+            if isinstance(item, Refused):
+                decided.refused.append(item)
+                continue
+            key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
+            if key in first_places:
+                decided.copies.append(item)
+                decided.places.append((key, item.hit))
+                if first_places[key] == (item.hit.source, item.hit.locator):
+                    decided.known.append(item)
+                else:
+                    detail = f"the same bytes as {first_places[key][1]}"
+                    decided.refuse(item, "duplicate-exact", detail)
+            elif twin in pixels:
+                detail = f"the same pixels as candidate {pixels[twin]}"
+                decided.refuse(item, "duplicate-pixels", detail)
+            elif (near := self._nearest(item)) and self._reject_near:
+                detail = f"nearly the same picture as candidate {near}"
+                decided.refuse(item, "duplicate-near", detail)
+            else:
+                self._index(item.wnid).add(key, _hash_of(item))
+                decided.accepted[key] = (item, near)
+                decided.places.append((key, item.hit))
+                pixels[twin] = key
+                first_places[key] = (item.hit.source, item.hit.locator)
+        return decided
+
+    def _index(self, wnid: str) -> NearIndex[str]:
+        if wnid not in self._near:
+            index = self._near[wnid] = NearIndex()
+            with self.workspace.catalogue.read() as connection:
+                for key, text in intake.perceptual_hashes(connection, wnid):
+                    index.add(key, PerceptualHash.from_text(text))
+        return self._near[wnid]
+
+    def _nearest(self, item: Ready) -> str | None:
+        nearest = self._index(item.wnid).nearest(_hash_of(item))
+        return nearest[0] if nearest else None
+
+    def _write(self, decided: Decided) -> None:
+        moment = now()
+        store = self.workspace.store
+        accepted = decided.accepted
+        items = [item for item, _ in accepted.values()]
+        for item in [*decided.copies, *items]:
+            sha256, extension = item.image["sha256"], item.image["extension"]
+            if isinstance(item.content, Path):
+                store.adopt(item.content, sha256, extension)
+            elif item.content is not None:
+                store.put(item.content, sha256, extension)
+        store.sync()
+        with self.workspace.catalogue.write() as connection:
+            intake.add_images(connection, [item.image for item in items])
+            rows = [
+                {"key": key, "sha256": item.image["sha256"], "wnid": item.wnid, "near_key": near}
+                for key, (item, near) in accepted.items()
+            ]
+            intake.add_candidates(connection, rows)
+            ids = intake.candidate_ids(connection, [key for key, _ in decided.places])
+            intake.set_origins(
+                connection, [_origin(ids[key], hit, moment) for key, hit in decided.places]
+            )
+            self.ledger.record(connection, decided, moment)
+
+
+class Labels:
+    """Weak labels to classes; each label is looked up once."""
+
+    def __init__(self, space: LabelSpace) -> None:
+        self._space = space
+        self._known: dict[str, str | CurateError] = {}
+
+    def wnid(self, label: str) -> str:
+        """The class that a source's label means.
+
+        Raises:
+            ImageRefused: "no-label".
+        """
+        if not label:
+            raise ImageRefused("no-label", "neither a class folder nor a table names its class")
+        if label not in self._known:
+            try:
+                self._known[label] = self._space.match(label).wnid
+            except CurateError as error:
+                self._known[label] = error
+        known = self._known[label]
+        if isinstance(known, CurateError):
+            raise ImageRefused("no-label", str(known))
+        return known
+
+
+def _hash_of(item: Ready) -> PerceptualHash:
+    return PerceptualHash.from_text(item.image["perceptual_hash"])
+
+
+def _origin(candidate_id: int, hit: Hit, seen: datetime) -> dict[str, Any]:
+    licence = parse(hit.licence)
+    return {
+        "candidate_id": candidate_id,
+        "source": hit.source,
+        "locator": hit.locator,
+        "collection": hit.collection,
+        "page": hit.page,
+        "title": hit.title,
+        "author": hit.author,
+        "licence": licence.id,
+        "licence_url": licence.url,
+        "licence_text": hit.licence,
+        "seen": seen,
+    }
