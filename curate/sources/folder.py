@@ -17,7 +17,7 @@ from curate.files import csv_plain, printable, read_csv
 from curate.sources.protocol import Hit, Query, clean
 
 #: Files that operating systems leave in folders of photos.
-_LITTER = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
+LITTER = frozenset((".DS_Store", "Thumbs.db", "desktop.ini"))
 
 #: The name of this source in the catalogue.
 NAME = "folder"
@@ -72,7 +72,7 @@ def _scan(folder: Path, locator: str, label: str) -> Iterator[Hit]:
     for entry in entries:
         name = f"{locator}/{printable(entry.name)}"
         path = Path(entry.path)
-        if entry.name in _LITTER:
+        if entry.name in LITTER:
             continue
         if entry.is_symlink():
             yield _refused(name, label, ImageRefused("symlink"))

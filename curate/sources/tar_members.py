@@ -1,0 +1,282 @@
+"""The members of one tar file, one after the other, from a stream that may be hostile.
+
+The standard library reads the headers. What it is kept from: headers without end, members behind
+the place it has reached, decompressing more than was asked for, and a list of all members in
+memory.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Protocol, cast
+
+from curate.errors import ImageRefused
+
+#: Most bytes of headers before one member: paths take 4 kB, extended attributes some more.
+_LONGEST_HEADERS = 65_536
+
+#: Most entries that hold for all members of an archive.
+_MOST_GLOBAL_ENTRIES = 100
+
+#: Photos hardly get smaller by packing: what unpacks to so many times its size is there to keep
+#: machines busy. Small archives of test pictures may.
+_MOST_TIMES = 100
+_HARMLESS = 1 << 30
+
+_PIECE = 1 << 20
+_LONGEST_STEP = 64 << 20
+
+
+class Stream(Protocol):
+    """Bytes that are read forwards only."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` of the next bytes; fewer only at the end."""
+
+    def seek(self, position: int, /) -> int:
+        """Go forwards to a place, counted from the start."""
+
+    def tell(self) -> int:
+        """The place reached."""
+
+
+def decompressed(stream: IO[bytes] | Stream) -> Stream:
+    """The content of a stream that may be compressed with gzip, bzip2 or xz, as its start tells.
+
+    Args:
+        stream: at its start; whatever is read comes out of it in bounded pieces.
+    """
+    buffered = io.BufferedReader(cast(io.RawIOBase, _Raw(stream)))
+    start = buffered.peek(6)[:6]
+    if start.startswith(b"\x1f\x8b"):
+        return _Unpacked(gzip.GzipFile(fileobj=buffered, mode="rb"), buffered)
+    if start.startswith(b"BZh"):
+        return _Unpacked(bz2.BZ2File(buffered), buffered)
+    if start.startswith(b"\xfd7zXZ\0"):
+        return _Unpacked(lzma.LZMAFile(buffered), buffered)
+    return buffered
+
+
+class _Unpacked:
+    """What a compressed stream unpacks to, as long as that is no bomb."""
+
+    def __init__(self, stream: Stream, packed: Stream) -> None:
+        self._stream, self._packed = stream, packed
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._weigh()
+        return data
+
+    def seek(self, position: int) -> int:
+        while (here := self.tell()) < position:
+            target = min(position, here + _LONGEST_STEP)
+            self._stream.seek(target)
+            self._weigh()
+            if self.tell() < target:
+                break
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def _weigh(self) -> None:
+        unpacked = self.tell()
+        if unpacked > _HARMLESS and unpacked > _MOST_TIMES * self._packed.tell():
+            raise ImageRefused("corrupt-data", f"it unpacks to over {_MOST_TIMES} times its size")
+
+
+class _Raw(io.RawIOBase):
+    """A stream in the form that the standard library's readers want."""
+
+    def __init__(self, stream: IO[bytes] | Stream) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        if whence == 1:
+            position += self.tell()
+        return self._stream.seek(position)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+@contextmanager
+def _faults_told() -> Iterator[None]:
+    """Turn what readers of tar files and compressed streams raise into a refusal."""
+    try:
+        yield
+    except EOFError:
+        raise ImageRefused("truncated", "the compressed data ends early") from None
+    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise ImageRefused("corrupt-data", f"the compressed data is damaged: {error}") from error
+    except OSError as error:
+        if error.errno is None:
+            detail = f"the compressed data is damaged: {error}"
+            raise ImageRefused("corrupt-data", detail) from error
+        raise ImageRefused("unreadable", error.strerror or str(error)) from error
+    except tarfile.ReadError as error:
+        if "unexpected end of data" in str(error):
+            raise ImageRefused("truncated", "the archive ends within a member") from error
+        raise ImageRefused("corrupt-data", f"a damaged header: {error}") from error
+    # The library's parser was not written for hostile numbers.
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        raise ImageRefused("corrupt-data", f"a damaged header: {error}") from error
+
+
+class _Guarded:
+    """What the library reads headers from: forwards alone, and only so many bytes of them."""
+
+    mode = "rb"
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self._left = stream, 0
+        self.last, self.short = b"", False
+
+    def allow(self, count: int) -> None:
+        self._left = count
+
+    def read(self, size: int) -> bytes:
+        if size < 0 or size > self._left:
+            detail = f"a header of more than {_LONGEST_HEADERS:,} bytes"
+            raise ImageRefused("metadata-bomb", detail)
+        self._left -= size
+        self.last = self._stream.read(size)
+        self.short = len(self.last) < size
+        return self.last
+
+    def seek(self, position: int) -> int:
+        if position < self._stream.tell():
+            raise ImageRefused("corrupt-data", "a header leads backwards")
+        return self._stream.seek(position)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+class Part:
+    """The content of a member as a stream of its own: for a tar file within a tar file."""
+
+    def __init__(self, stream: Stream, start: int, length: int) -> None:
+        self._stream, self._start, self._length = stream, start, length
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, none behind the member's end."""
+        size = min(size, self._length - self._position)
+        if size <= 0:
+            return b""
+        target = self._start + self._position
+        if self._stream.tell() != target:
+            self._stream.seek(target)
+        data = self._stream.read(size)
+        self._position += len(data)
+        return data
+
+    def seek(self, position: int) -> int:
+        """Go forwards; bytes are passed over when the next ones are read."""
+        if position < self._position:
+            raise ImageRefused("corrupt-data", "a header leads backwards")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        """The place reached."""
+        return self._position
+
+
+class Members:
+    """Iterates over the members of a tar file; ends with a refusal where the file is not whole.
+
+    Args:
+        stream: the tar file, not compressed, at its start.
+
+    Raises:
+        ImageRefused: "empty-file" or "corrupt-data": it is no tar file.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._guarded = _Guarded(stream)
+        self._guarded.allow(_LONGEST_HEADERS)
+        try:
+            with _faults_told():
+                self._archive = tarfile.TarFile(
+                    fileobj=cast(IO[bytes], self._guarded),
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                )
+        except ImageRefused as refusal:
+            if not self._guarded.last and stream.tell() == 0:
+                raise ImageRefused("empty-file") from None
+            if refusal.reason in ("unreadable", "metadata-bomb"):
+                raise
+            raise ImageRefused("corrupt-data", "no tar file") from refusal
+
+    def __iter__(self) -> Iterator[tarfile.TarInfo]:
+        """The members' headers.
+
+        Raises:
+            ImageRefused: "truncated", "corrupt-data", "metadata-bomb" or "unreadable": there may
+                be more members, but they cannot be reached.
+        """
+        while (info := self._next()) is not None:
+            yield info
+        if self._guarded.short:
+            raise ImageRefused("truncated", "the archive ends without its end mark")
+        if self._guarded.last.strip(b"\0"):
+            raise ImageRefused("corrupt-data", "a damaged header; the rest cannot be reached")
+
+    def _next(self) -> tarfile.TarInfo | None:
+        self._guarded.allow(_LONGEST_HEADERS)
+        try:
+            with _faults_told():
+                info = self._archive.next()
+        except ImageRefused as refusal:
+            if refusal.reason == "corrupt-data" and self._guarded.short:
+                raise ImageRefused("truncated", "the archive ends within a header") from refusal
+            raise
+        # The library would keep all of them.
+        cast(Any, self._archive).members.clear()
+        if len(self._archive.pax_headers) > _MOST_GLOBAL_ENTRIES:
+            raise ImageRefused("metadata-bomb", "too many entries that hold for all members")
+        if info is not None and (info.size < 0 or info.offset_data < 0):
+            raise ImageRefused("corrupt-data", "a member of negative size")
+        return info
+
+    def content(self, info: tarfile.TarInfo) -> Part:
+        """The content of the member whose header came last."""
+        return Part(self._stream, info.offset_data, info.size)
+
+    def read(self, info: tarfile.TarInfo) -> bytes:
+        """All bytes of the member whose header came last.
+
+        Raises:
+            ImageRefused: "truncated": the archive ends within them.
+        """
+        part, pieces, left = self.content(info), [], info.size
+        with _faults_told():
+            while left > 0 and (piece := part.read(min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+        if left > 0:
+            raise ImageRefused("truncated", "the archive ends within a member")
+        return b"".join(pieces)
