@@ -8,6 +8,7 @@ alone is never met by a server that sends one byte a second.
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
@@ -93,7 +94,8 @@ class _Watched:
 
     def recv_into(self, buffer: Any, nbytes: Any = 0, flags: int = 0) -> int:
         left = self.limits.left()
-        if left < self.gettimeout():  # type: ignore[attr-defined]
+        silence = self.gettimeout()  # type: ignore[attr-defined]
+        if silence is None or left < silence:
             self.settimeout(left)  # type: ignore[attr-defined]
         count: int = super().recv_into(buffer, nbytes, flags)  # type: ignore[misc]
         if count == 0:
@@ -151,6 +153,8 @@ class GuardedPools(urllib3.PoolManager):
     """
 
     def __init__(self, settings: NetworkSettings, resolver: Resolver = resolve) -> None:
+        # Its messages hold whole addresses, which may hold keys.
+        logging.getLogger("urllib3").setLevel(logging.ERROR)
         self._settings = settings
         self._resolver = resolver
         self._allow = tuple(parse_allow_host(text) for text in settings.allow_hosts)
