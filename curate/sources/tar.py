@@ -18,8 +18,9 @@ from curate.errors import ImageRefused, UsageError
 from curate.files import printable
 from curate.sources.folder import LITTER
 from curate.sources.locators import locator_of
+from curate.sources.packed import unpacked
 from curate.sources.protocol import Cursor, Hit, Query, clean
-from curate.sources.tar_members import Members, decompressed
+from curate.sources.tar_members import Members
 
 #: The name of this source in the catalogue.
 NAME = "tar"
@@ -106,7 +107,7 @@ class TarFiles:
                 # The places of a file that has changed since mean nothing.
                 if all(cursor.get(key) == here[key] for key in ("file", "bytes")):
                     place = _Place(locator, stem, here, _passed(cursor))
-                members = Members(decompressed(stream))
+                members = Members(unpacked(stream))
                 yield from self._members(members, place, 0)
         except OSError as error:
             if alone:
@@ -152,7 +153,7 @@ class TarFiles:
         try:
             if (fault := _fault(info)) is not None:
                 raise fault
-            tar = Members(decompressed(members.content(info)))
+            tar = Members(unpacked(members.content(info)))
         except ImageRefused as refusal:
             yield _refused(inner, refusal, inner.cursor)
             return

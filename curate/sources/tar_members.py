@@ -1,23 +1,18 @@
 """The members of one tar file, one after the other, from a stream that may be hostile.
 
 The standard library reads the headers. What it is kept from: headers without end, members behind
-the place it has reached, decompressing more than was asked for, and a list of all members in
-memory.
+the place it has reached, and a list of all members in memory.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
 import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 from curate.errors import ImageRefused
+from curate.sources.packed import Stream, faults_told
 
 #: Most bytes of headers before one member: paths take 4 kB, extended attributes some more.
 _LONGEST_HEADERS = 65_536
@@ -25,114 +20,18 @@ _LONGEST_HEADERS = 65_536
 #: Most entries that hold for all members of an archive.
 _MOST_GLOBAL_ENTRIES = 100
 
-#: Photos hardly get smaller by packing: what unpacks to so many times its size is there to keep
-#: machines busy. Small archives of test pictures may.
-_MOST_TIMES = 100
-_HARMLESS = 1 << 30
-
 _PIECE = 1 << 20
-_LONGEST_STEP = 64 << 20
 
-
-class Stream(Protocol):
-    """Bytes that are read forwards only."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` of the next bytes; fewer only at the end."""
-
-    def seek(self, position: int, /) -> int:
-        """Go forwards to a place, counted from the start."""
-
-    def tell(self) -> int:
-        """The place reached."""
-
-
-def decompressed(stream: IO[bytes] | Stream) -> Stream:
-    """The content of a stream that may be compressed with gzip, bzip2 or xz, as its start tells.
-
-    Args:
-        stream: at its start; whatever is read comes out of it in bounded pieces.
-    """
-    buffered = io.BufferedReader(cast(io.RawIOBase, _Raw(stream)))
-    start = buffered.peek(6)[:6]
-    if start.startswith(b"\x1f\x8b"):
-        return _Unpacked(gzip.GzipFile(fileobj=buffered, mode="rb"), buffered)
-    if start.startswith(b"BZh"):
-        return _Unpacked(bz2.BZ2File(buffered), buffered)
-    if start.startswith(b"\xfd7zXZ\0"):
-        return _Unpacked(lzma.LZMAFile(buffered), buffered)
-    return buffered
-
-
-class _Unpacked:
-    """What a compressed stream unpacks to, as long as that is no bomb."""
-
-    def __init__(self, stream: Stream, packed: Stream) -> None:
-        self._stream, self._packed = stream, packed
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self._weigh()
-        return data
-
-    def seek(self, position: int) -> int:
-        while (here := self.tell()) < position:
-            target = min(position, here + _LONGEST_STEP)
-            self._stream.seek(target)
-            self._weigh()
-            if self.tell() < target:
-                break
-        return self.tell()
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def _weigh(self) -> None:
-        unpacked = self.tell()
-        if unpacked > _HARMLESS and unpacked > _MOST_TIMES * self._packed.tell():
-            raise ImageRefused("corrupt-data", f"it unpacks to over {_MOST_TIMES} times its size")
-
-
-class _Raw(io.RawIOBase):
-    """A stream in the form that the standard library's readers want."""
-
-    def __init__(self, stream: IO[bytes] | Stream) -> None:
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        if whence == 1:
-            position += self.tell()
-        return self._stream.seek(position)
-
-    def tell(self) -> int:
-        return self._stream.tell()
+#: No archive is larger; operating systems refuse places far behind a file's end.
+_FARTHEST = 1 << 43
 
 
 @contextmanager
 def _faults_told() -> Iterator[None]:
-    """Turn what readers of tar files and compressed streams raise into a refusal."""
+    """Turn what the library's readers raise into a refusal."""
     try:
-        yield
-    except EOFError:
-        raise ImageRefused("truncated", "the compressed data ends early") from None
-    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise ImageRefused("corrupt-data", f"the compressed data is damaged: {error}") from error
-    except OSError as error:
-        if error.errno is None:
-            detail = f"the compressed data is damaged: {error}"
-            raise ImageRefused("corrupt-data", detail) from error
-        raise ImageRefused("unreadable", error.strerror or str(error)) from error
+        with faults_told():
+            yield
     except tarfile.ReadError as error:
         if "unexpected end of data" in str(error):
             raise ImageRefused("truncated", "the archive ends within a member") from error
@@ -166,6 +65,8 @@ class _Guarded:
     def seek(self, position: int) -> int:
         if position < self._stream.tell():
             raise ImageRefused("corrupt-data", "a header leads backwards")
+        if position > _FARTHEST:
+            raise ImageRefused("truncated", "the archive ends within a member")
         return self._stream.seek(position)
 
     def tell(self) -> int:
