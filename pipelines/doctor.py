@@ -13,6 +13,7 @@ from curate.catalog import intake, judging, releases
 from curate.errors import CurateError
 from curate.files import TEMPORARY, remove_leftovers, sha256_file
 from curate.progress import progress
+from pipelines.quality import count_unmeasured, measure_missing
 from pipelines.runs import scores_path
 from pipelines.workspace import Workspace, pinned_label_space
 
@@ -40,7 +41,8 @@ class Problem:
 def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
     """Check a workspace, and set right what can be set right without loss.
 
-    Repairing removes leftovers of killed commands and stored images that no row names. It never
+    Repairing removes leftovers of killed commands and stored images that no row names, and measures
+    images that were taken in before their quality was measured. It never
     removes what a row names: a lost image comes back by collecting its folder again, and lost
     scores by the run's command.
 
@@ -49,7 +51,8 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
         repair: whether to repair.
 
     Returns:
-        `problems` (a list, see `Problem`), `checked` (counts), `unrepaired` (how many are left).
+        `problems` (a list, see `Problem`), `checked` (counts), `unrepaired` (how many are left),
+        `unmeasured` (images whose quality is not known, which is no fault).
 
     Raises:
         BusyError: a collect or filter is at work, so that nothing would stand still.
@@ -64,6 +67,7 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
             *_runs(workspace),
             *_releases(workspace),
         ]
+        unmeasured = measure_missing(workspace) if repair else count_unmeasured(workspace)
         with workspace.catalogue.read() as connection:
             checked = {
                 "images": intake.count_images(connection),
@@ -75,6 +79,7 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
         "problems": [asdict(problem) for problem in problems],
         "checked": checked,
         "unrepaired": left,
+        "unmeasured": unmeasured,
     }
 
 

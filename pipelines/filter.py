@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from sqlalchemy import RowMapping
 
 from curate.catalog import judging
 from curate.catalog.tables import now
+from curate.choices import QUALITY_FLAGS
 from curate.errors import ImageRefused, Interrupted, UsageError
 from curate.files import (
     canonical_json,
@@ -35,7 +37,8 @@ from curate.filtration.rules import make_rule
 from curate.progress import progress, say, stop_on_interrupt
 from pipelines.engines import run_here, usable_cores
 from pipelines.provenance import made_by
-from pipelines.runs import finished_run, scores_path, shortlist_text
+from pipelines.quality import Flags, candidate_flags
+from pipelines.runs import finished_run, scores_path, shortlist_flags, shortlist_text
 from pipelines.workspace import Workspace, check_label_space
 
 if TYPE_CHECKING:
@@ -121,16 +124,30 @@ class _Candidates:
 
     def __init__(self, workspace: Workspace, wnids: Sequence[str] | None) -> None:
         self.ids: list[int] = []
+        # Each is counted once, under the first of its flags that is not wanted.
+        set_aside: Counter[str] = Counter()
         digest = hashlib.sha256()
+        settings = workspace.settings.filter
         with workspace.catalogue.read() as connection:
+            flags: Flags = {}
+            if settings.without or settings.cap_order == "quality":
+                flags = candidate_flags(workspace, connection)
             for key, number in judging.candidate_keys(connection, wnids):
+                unwanted = [flag for flag in flags.get(number, ()) if flag in settings.without]
+                if unwanted:
+                    set_aside[unwanted[0]] += 1
+                    continue
                 self.ids.append(number)
                 digest.update(key.encode())
+        self._flags = flags
+        self.set_aside = {flag: set_aside[flag] for flag in QUALITY_FLAGS if set_aside[flag]}
+        if not self.ids and set_aside:
+            raise UsageError(f"all {set_aside.total()} candidates have a flag that is left out")
         if not self.ids:
             what = "of these classes " if wnids is not None else ""
             raise UsageError(f"there are no candidates {what}yet; begin with: curate collect")
         self.set_hash = digest.hexdigest()
-        self._chunk = workspace.settings.filter.chunk or self._suitable_chunk()
+        self._chunk = settings.chunk or self._suitable_chunk()
 
     def _suitable_chunk(self) -> int:
         size = -(-len(self.ids) // _CHUNKS_WANTED)
@@ -146,6 +163,18 @@ class _Candidates:
         for number in sorted(range(len(self.ids)), key=self.ids.__getitem__):
             digest.update(f"{number} ".encode())
         return digest.hexdigest()
+
+    def flagged_hash(self) -> str:
+        """The hash of which candidates have a quality flag."""
+        digest = hashlib.sha256()
+        for place, number in enumerate(self.ids):
+            if self.is_flagged(number):
+                digest.update(f"{place} ".encode())
+        return digest.hexdigest()
+
+    def is_flagged(self, number: int) -> bool:
+        """Whether a candidate has a quality flag; known for the order `quality`."""
+        return number in self._flags
 
     def chunks(self) -> Iterator[Chunk]:
         for number, start in enumerate(range(0, len(self.ids), self._chunk)):
@@ -219,6 +248,9 @@ class FilterRun:
             "set": candidates.set_hash,
             "chunk": candidates.chunk_size,
         }
+        without = {"without": sorted(settings.without), "set_aside": candidates.set_aside}
+        if settings.without:
+            self.record |= without
         # Versions of libraries may differ between two starts of one run; what decides may not.
         decides = scoring | {
             "models": [_without(model, "libraries") for model in scoring["models"]],
@@ -230,6 +262,10 @@ class FilterRun:
         caps = [self.scoring, settings.cap, settings.cap_order, settings.seed]
         if settings.cap_order == "arrival":
             caps.append(candidates.arrival_hash())
+        if settings.cap_order == "quality":
+            caps.append(candidates.flagged_hash())
+        if settings.without:
+            caps.append(without)
         self.id = sha256_bytes(canonical_json(caps))[:12]
         self.folder = workspace.run_folder(self.id)
         self.parts_folder = self.folder / "parts"
@@ -462,6 +498,7 @@ class FilterRun:
         summary = {
             "run": self.id,
             "candidates": total,
+            "set_aside": self.candidates.set_aside,
             "removed": {r: c for o, r, c in counts if o == "removed" and r},
             "survivors": ended["survivor"],
             "shortlisted": len(listed),
@@ -483,7 +520,8 @@ class FilterRun:
         with self.workspace.catalogue.write() as connection:
             judging.set_places(connection, self.id, [survivor.arrival for survivor in listed])
             rows = judging.shortlist(connection, self.id)
-            text = shortlist_text(rows, self.workspace.label_space, "csv")
+            flags = shortlist_flags(self.workspace, rows)
+            text = shortlist_text(rows, self.workspace.label_space, flags, "csv")
             write_bytes(self.folder / "shortlist.csv", text.encode())
             write_json(self.folder / "run.json", {"run": self.id, **record})
             judging.update_run(
@@ -503,7 +541,14 @@ class FilterRun:
 
     def _shortlisted(self, survivors: Sequence[RowMapping]) -> list[Survivor]:
         found = [
-            Survivor(s["key"], s["wnid"], s["predicted_wnid"], s["confidence"], s["candidate_id"])
+            Survivor(
+                s["key"],
+                s["wnid"],
+                s["predicted_wnid"],
+                s["confidence"],
+                arrival=s["candidate_id"],
+                flagged=self.candidates.is_flagged(s["candidate_id"]),
+            )
             for s in survivors
         ]
         settings = self.workspace.settings.filter
@@ -523,7 +568,7 @@ def _without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def _uncapped(record: Mapping[str, Any]) -> dict[str, Any]:
     """What made the scores: caps have no part in it, so that runs may share them."""
-    return _without(record, "cap", "cap_order", "seed")
+    return _without(record, "cap", "cap_order", "seed", "without", "set_aside")
 
 
 def _distinct(records: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from curate.progress import Bar, progress, say
 from curate.report import page as shown
 from curate.report.naming import display_names, short_names
 from curate.report.thumbnails import make_thumbnail
+from pipelines.quality import candidate_flags
 from pipelines.runs import finished_run, scores_path
 from pipelines.workspace import Workspace
 
@@ -53,7 +54,8 @@ def write_report(
 ) -> dict[str, Any]:
     """Write the report page of a finished run.
 
-    The page depends on the run alone: the same run gives the same bytes. Photos are read one at a
+    The page depends on the run and the limits of the quality flags alone: the same run gives the
+    same bytes. Photos are read one at a
     time, so memory does not grow with their number.
 
     Args:
@@ -129,7 +131,9 @@ class _Report:
                 if place < _FEW // 2 or row["p_true"] <= 0.5
             ]
             rows = [*self.listed, *self.misses]
-            origins = intake.origins_of(connection, [row.candidate_id for row in rows])
+            ids = [row.candidate_id for row in rows]
+            origins = intake.origins_of(connection, ids)
+            self.flags = candidate_flags(workspace, connection, ids)
             self.credits = {number: _credit(found) for number, found in origins.items()}
             for p_true, survived in overview.largest_p_true(connection, run["id"]):
                 self.histogram.add(p_true, survived)
@@ -231,6 +235,7 @@ class _Report:
             wrong=wrong,
             p_true=row.p_true,
             borderline=row.borderline,
+            flags=self.flags.get(row.candidate_id, ()),
             credit=self.credits[row.candidate_id],
             place=row.place,
             others=[other for other in others if other],
@@ -352,6 +357,8 @@ class _Report:
             ", ".join(makers.pop(key)) for key in ("device", "dtype", "batch_size", "decoder")
         )
         order = ", ".join(self.shorts[number] for number in record["order"])
+        set_aside = record.get("set_aside", {})
+        left_out = ", ".join(f"{flag} {count:,}" for flag, count in set_aside.items())
         return [
             ("Rule", f"{record['rule']}, threshold {record['threshold']}"),
             ("Cap", f"{record['cap']} survivors a confusion"),
@@ -360,6 +367,7 @@ class _Report:
             ("Label space", f"{space['name']}, {space['classes']:,} classes"),
             ("Label space's fingerprint", space["fingerprint"]),
             ("Candidates", f"{record['candidates']:,}"),
+            *([("Left out before, by quality", left_out)] if left_out else []),
             ("Candidates' fingerprint", record["set"]),
             ("Scores", "every view" if record["complete"] else "the views that decide (cascade)"),
             ("Classifiers, cheapest first", order),

@@ -12,6 +12,7 @@ from curate.catalog import judging
 from curate.errors import UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
 from curate.labels.space import LabelSpace
+from pipelines.quality import Flags, candidate_flags
 from pipelines.workspace import Workspace
 
 _COLUMNS = (
@@ -25,6 +26,7 @@ _COLUMNS = (
     "name",
     "predicted_name",
     "locator",
+    "quality",
 )
 
 
@@ -69,25 +71,35 @@ def read_shortlist(
         return row["id"], judging.shortlist(connection, row["id"])
 
 
-def shortlist_cells(row: judging.Shortlisted, space: LabelSpace) -> dict[str, Any]:
-    """One row of the shortlist in the words of the contract, with the names of its classes and
-    where the photo was first seen."""
-    names = {
+def shortlist_flags(workspace: Workspace, rows: Sequence[judging.Shortlisted]) -> Flags:
+    """The quality flags of a shortlist's candidates."""
+    with workspace.catalogue.read() as connection:
+        return candidate_flags(workspace, connection, [row.candidate_id for row in rows])
+
+
+def shortlist_cells(row: judging.Shortlisted, space: LabelSpace, flags: Flags) -> dict[str, Any]:
+    """One row of the shortlist in the words of the contract, with the names of its classes, where
+    the photo was first seen, and its quality flags joined by semicolons."""
+    told = {
         "name": space.get(row.wnid).name,
         "predicted_name": space.get(row.predicted_wnid).name,
+        "quality": ";".join(flags.get(row.candidate_id, ())),
     }
-    return {column: names.get(column, getattr(row, column, None)) for column in _COLUMNS}
+    return {column: told.get(column, getattr(row, column, None)) for column in _COLUMNS}
 
 
-def shortlist_text(rows: Sequence[judging.Shortlisted], space: LabelSpace, form: str) -> str:
+def shortlist_text(
+    rows: Sequence[judging.Shortlisted], space: LabelSpace, flags: Flags, form: str
+) -> str:
     """The shortlist in review order, as CSV or JSON Lines, the same bytes each time.
 
     Args:
         rows: the shortlist.
         space: the label space, for the names of classes.
+        flags: the quality flags of candidates.
         form: "csv" or "jsonl".
     """
-    cells = [shortlist_cells(row, space) for row in rows]
+    cells = [shortlist_cells(row, space, flags) for row in rows]
     if form == "jsonl":
         return "".join(canonical_json(row).decode() + "\n" for row in cells)
     return csv_text(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.choices import STAGES, CapOrder, Views
+from curate.choices import QUALITY_FLAGS, STAGES, CapOrder, Views
 from curate.cli.common import (
     Classes,
     Debug,
@@ -22,7 +22,7 @@ from curate.cli.common import (
     table,
     workspace,
 )
-from curate.errors import VerificationError
+from curate.errors import UnknownNameError, VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -69,8 +69,18 @@ def filter_(
     cap_order: Annotated[
         CapOrder | None,
         typer.Option(
-            help="Which survivors come first: hash is seeded and blind to all but content. "
-            "Example: --cap-order confidence. Default: the setting (hash).",
+            help="Which survivors come first: hash is seeded and blind to all but content; quality "
+            "is the same with flagged photos last. Example: --cap-order confidence. Default: the "
+            "setting (hash).",
+            show_default=False,
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave out candidates with one of these quality flags (small, uniform, dark, "
+            "bright, blurred, odd-aspect), comma-separated or repeated. Example: --without "
+            "blurred,dark. Default: the setting (none).",
             show_default=False,
         ),
     ] = None,
@@ -139,6 +149,7 @@ def filter_(
             "filter.threshold": threshold,
             "filter.cap": cap,
             "filter.cap_order": cap_order,
+            "filter.without": None if without is None else _flags(without),
             "filter.seed": seed,
             "filter.views": views,
             "filter.device": device,
@@ -159,6 +170,14 @@ def filter_(
         raise VerificationError(f"{summary['failed']} candidates could not be scored")
 
 
+def _flags(given: Sequence[str]) -> tuple[str, ...]:
+    names = [name for text in given for name in text.replace(" ", "").split(",") if name]
+    for name in names:
+        if name not in QUALITY_FLAGS:
+            raise UnknownNameError("quality flag", name, QUALITY_FLAGS)
+    return tuple(names)
+
+
 def _from_here(name: str) -> str:
     """A model as the user names it: a checkpoint's files lie in the current folder."""
     if not name.startswith("checkpoint/"):
@@ -172,7 +191,13 @@ def funnel_text(summary: Mapping[str, Any]) -> str:
     """The paper's funnel as text."""
     removed = sum(summary["removed"].values())
     why = f"  ({counts(summary['removed'])})" if removed else ""
+    set_aside = summary.get("set_aside", {})
     rows = [
+        *(
+            [f"set aside   {sum(set_aside.values()):>9,}  ({counts(set_aside)})"]
+            if set_aside
+            else []
+        ),
         f"candidates  {summary['candidates']:>9,}",
         f"removed     {removed:>9,}{why}",
         f"survivors   {summary['survivors']:>9,}",
@@ -215,12 +240,18 @@ def shortlist(
 
     Example: curate shortlist --format csv > shortlist.csv
     """
-    from pipelines.runs import read_shortlist, shortlist_cells, shortlist_text
+    from pipelines.runs import (
+        read_shortlist,
+        shortlist_cells,
+        shortlist_flags,
+        shortlist_text,
+    )
 
     opened = workspace()
     run_id, rows = read_shortlist(opened, run)
-    space = opened.label_space
+    space, flags = opened.label_space, shortlist_flags(opened, rows)
     if shared.json:
-        emit({"run": run_id, "shortlist": [shortlist_cells(row, space) for row in rows]})
+        cells = [shortlist_cells(row, space, flags) for row in rows]
+        emit({"run": run_id, "shortlist": cells})
     else:
-        sys.stdout.write(shortlist_text(rows, space, form))
+        sys.stdout.write(shortlist_text(rows, space, flags, form))

@@ -85,8 +85,8 @@ def doctor(
         bool,
         typer.Option(
             "--repair",
-            help="Remove leftovers of killed commands and images that no row names. "
-            "Example: --repair",
+            help="Remove leftovers of killed commands and images that no row names, and measure "
+            "images whose quality is not known. Example: --repair",
         ),
     ] = False,
     as_json: Json = False,
@@ -103,6 +103,9 @@ def doctor(
     checked = ", ".join(f"{count:,} {what}" for what, count in summary["checked"].items())
     rows = [[p["kind"], p["what"], "repaired" if p["repaired"] else p["advice"]] for p in problems]
     found = table(["problem", "where", "what to do"], rows) if rows else "no problems"
+    if unmeasured := summary["unmeasured"]:
+        advice = "their stored files are bad" if repair else "--repair measures them"
+        found += f"\nquality not known of {unmeasured:,} images; {advice}"
     emit(summary, f"checked {checked}\n{found}")
     if summary["unrepaired"]:
         raise VerificationError(f"{summary['unrepaired']} problems")

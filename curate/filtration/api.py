@@ -15,8 +15,10 @@ from curate.filtration.cascade import Photo, Verdict, judge_chunk
 from curate.filtration.plan import make_plan, resized
 from curate.filtration.rules import Misclassified
 from curate.images.decode import decode
+from curate.images.quality import flags, measure
 from curate.labels.space import LabelSpace, load_label_space
 from curate.progress import progress
+from curate.settings import QualitySettings
 
 if TYPE_CHECKING:
     from curate.models.ensemble import Ensemble
@@ -66,8 +68,8 @@ def filter_images(
         cap: most survivors a confusion on the shortlist, at least 1.
         label_space: what softmax and argmax run over; by default the ensemble's, which is
             imagenet-1k unless it was made with another one.
-        cap_order: "hash", "confidence" or "arrival".
-        seed: for the order "hash".
+        cap_order: "hash", "confidence", "arrival" or "quality" (with the default limits).
+        seed: for the orders "hash" and "quality".
         views: "paper" or "native".
 
     Raises:
@@ -97,6 +99,7 @@ def filter_images(
     plan = make_plan(ensemble, space, Misclassified(threshold), views=views)
     verdicts: list[Verdict] = []
     keys: list[str] = []
+    flagged: set[int] = set()
     forwards = 0
     with bound_threads(1), progress("filter_images", len(paths)) as bar:
         for start in range(0, len(paths), _CHUNK):
@@ -107,6 +110,8 @@ def filter_images(
                 try:
                     data = _read(Path(path))
                     image, _ = decode(data, name=Path(path).name)
+                    if cap_order == "quality" and flags(measure(image), QualitySettings()):
+                        flagged.add(len(keys))
                     photos.append(resized(image, plan))
                     keys.append(candidate_key(sha256_bytes(data), label.wnid))
                 except ImageRefused as refusal:
@@ -119,7 +124,12 @@ def filter_images(
             bar.advance(len(photos))
     survivors = [
         Survivor(
-            keys[n], classes[n].wnid, space.wnids[v.predicted], float(v.confidence or 0), arrival=n
+            keys[n],
+            classes[n].wnid,
+            space.wnids[v.predicted],
+            float(v.confidence or 0),
+            arrival=n,
+            flagged=n in flagged,
         )
         for n, v in enumerate(verdicts)
         if v.outcome == "survivor" and v.predicted is not None

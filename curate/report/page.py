@@ -67,6 +67,7 @@ class Photo:
         wrong: whether that prediction is another class than the true one.
         p_true: the largest probability that any computed view gives the true class.
         borderline: whether a view lies within the margin of a limit.
+        flags: what is noted of the picture's quality.
         credit: where it comes from.
         place: on the shortlist, from 1; None for a near miss.
         others: what the other classifiers say of its centre crop.
@@ -83,6 +84,7 @@ class Photo:
     p_true: float
     borderline: bool
     credit: Credit
+    flags: Sequence[str] = ()
     place: int | None = None
     others: Sequence[Said] = ()
     removed: str | None = None
