@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, ValidationError
@@ -18,12 +18,10 @@ from pydantic import Field, ValidationError
 from curate.errors import QuotaExhausted, SourceError, UsageError
 from curate.files import sha256_bytes
 from curate.sources.answers import Record, malformed, understood
-from curate.sources.hit_parts import Whole, options_of, status_of, unnamed, web_page
+from curate.sources.api import ApiClient, ApiError
+from curate.sources.hit_parts import Whole, options_of, unnamed, web_page
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-
-if TYPE_CHECKING:
-    from curate.sources.api import ApiClient
 
 NAME = "duckduckgo"
 
@@ -38,7 +36,7 @@ NEEDS_CONTACT = True
 OPTIONS = {"region": "wt-wt", "safe": "1"}
 
 # Statuses that it refuses programs with.
-_REFUSALS = (202, 403, 418, 429)
+_REFUSALS = (202, 403, 418)
 # The page hands out a token that questions for images must carry.
 _TOKEN = re.compile(r"""\bvqd=(?:"([\w-]{3,200})"|'([\w-]{3,200})'|([\w-]{3,200})&)""")
 
@@ -109,7 +107,7 @@ class DuckDuckGo:
             headers = {"Referer": f"{self._url}/"}
             try:
                 body = self._client.get_json(f"{self._url}/i.js", params, headers=headers)
-            except SourceError as error:
+            except ApiError as error:
                 raise _refusal(error) from None
             answer = understood(_Answer, body, NAME)
             following = _further(answer, place)
@@ -122,7 +120,7 @@ class DuckDuckGo:
     def _token(self, text: str) -> str:
         try:
             page = self._client.get_text(f"{self._url}/", {"q": text})
-        except SourceError as error:
+        except ApiError as error:
             raise _refusal(error) from None
         found = _TOKEN.search(page)
         if found is None:
@@ -168,10 +166,10 @@ def _further(answer: _Answer, place: _Place) -> _Place | None:
     return _Place(skip=int(skip))
 
 
-def _refusal(error: SourceError) -> SourceError:
-    status = status_of(error)
-    if status in _REFUSALS:
-        return QuotaExhausted(NAME, None, f"it answers programs with HTTP {status} for now")
+def _refusal(error: ApiError) -> SourceError:
+    if error.status in _REFUSALS:
+        told = f"it answers programs with HTTP {error.status} for now"
+        return QuotaExhausted(NAME, None, told)
     return error
 
 

@@ -50,8 +50,3 @@ def options_of(query: Query, defaults: Mapping[str, str], source: str) -> dict[s
             has = f"it has {', '.join(defaults)}" if defaults else "it has none"
             raise UnknownNameError(f"option of {source}", name, defaults, note=has)
     return {**defaults, **dict(query.options)}
-
-
-def status_of(error: Exception) -> int | None:
-    """The number of the answer that an error of the API's client tells of."""
-    return getattr(error, "status", None)

@@ -13,19 +13,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from curate.errors import SourceError, UsageError
+from curate.errors import UsageError
 from curate.progress import say
 from curate.sources.answers import Record, malformed, understood
-from curate.sources.hit_parts import Whole, options_of, status_of, unnamed, web_page
+from curate.sources.api import ApiClient, ApiError
+from curate.sources.hit_parts import Whole, options_of, unnamed, web_page
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-
-if TYPE_CHECKING:
-    from curate.sources.api import ApiClient
 
 NAME = "openverse"
 
@@ -86,7 +84,7 @@ class _Answer(Record):
 
 
 class _Token(Record):
-    access_token: str = Field(pattern=r"\A[\x21-\x7e]+\Z")
+    access_token: str = Field(pattern=r"^[!-~]+$")
     expires_in: float = Field(gt=0)
 
 
@@ -139,7 +137,7 @@ class Openverse:
             licences = slugs if place.part == _ALL else [place.part]
             answer, size = self._page({**params, "license": ",".join(licences)}, place.taken)
             whole = answer.result_count < REACH
-            if len(licences) > 1 and place.taken == 0 and not whole:
+            if len(licences) > 1 and not whole:
                 place = _Place(part=slugs[0], taken=0)
                 continue
             end = (place.taken // size + 1) * size
@@ -166,8 +164,11 @@ class Openverse:
             headers = self._authorisation()
             try:
                 body = self._client.get_json(f"{self._url}/images/", sent, headers=headers)
-            except SourceError as error:
-                if not headers or status_of(error) != 401:
+            except ApiError as error:
+                if error.status == 404 and taken:
+                    # Fewer images are found than when an earlier search stopped here.
+                    return _Answer(result_count=0, page_count=0, results=[]), size
+                if not headers or error.status != 401:
                     raise
                 self._give_up_key()
                 continue
@@ -186,8 +187,8 @@ class Openverse:
             }
             try:
                 body = self._client.post_form(f"{self._url}/auth_tokens/token/", form)
-            except SourceError as error:
-                if status_of(error) in (400, 401, 403):
+            except ApiError as error:
+                if error.status in (400, 401):
                     raise UsageError(f"{NAME} refuses the key of {' and '.join(KEY)}") from None
                 raise
             token = understood(_Token, body, NAME)
@@ -198,9 +199,7 @@ class Openverse:
 
     def _give_up_key(self) -> None:
         self._credentials = None
-        say(
-            f"{NAME} takes the key of {KEY[0]} for none; going on without it, within tighter limits"
-        )
+        say(f"{NAME} does not know the key of {KEY[0]}; going on without it, within tighter limits")
 
 
 def connect(client: ApiClient, url: str, environ: Mapping[str, str]) -> Source:

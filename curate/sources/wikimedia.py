@@ -11,21 +11,20 @@ person shown. They do not forbid a copy, and are not recorded: whoever publishes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
 from curate.errors import ImageRefused, SourceError, UsageError
 from curate.licences import UNKNOWN, parse
 from curate.progress import say
+from curate.retries import retry_after
 from curate.sources.answers import Record, malformed, understood, whole_number
+from curate.sources.api import ApiClient, TryAgain
 from curate.sources.hit_parts import Whole, options_of, unnamed, web_page
 from curate.sources.host_rules import HostRule
 from curate.sources.html_text import html_text
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-
-if TYPE_CHECKING:
-    from curate.sources.api import ApiClient
 
 NAME = "wikimedia"
 
@@ -124,7 +123,7 @@ class _Answer(Record):
 
 
 class Wikimedia:
-    """Searches Wikimedia Commons, or another wiki with its interface.
+    """The source "wikimedia": Wikimedia Commons, or another wiki with its interface.
 
     Args:
         client: asks the API.
@@ -138,17 +137,22 @@ class Wikimedia:
         self._url = url
 
     def search(self, query: Query) -> Iterator[Hit]:
-        """Find images by words, or in a category; see `curate.sources.protocol.Source`.
+        """Find images by words, or in a category.
 
         A text such as "Category:Sciurus niger" stands for the files of that category and of those
-        below it. Licences cannot be sent along. The options of `OPTIONS` can be given.
+        below it. Licences cannot be sent along. Options of a query are those of `OPTIONS`.
+
+        Raises:
+            SourceError: the API answers with an error, or in a form that is not understood.
+            QuotaExhausted: it wants no further question before a time.
+            UsageError: there is no text, or an option is unusable.
         """
         options = options_of(query, OPTIONS, NAME)
         width = _number(options, "width", WIDTHS)
         depth = _number(options, "depth", range(DEEPEST + 1))
         text = query.text.strip()
         if not text.removeprefix(_CATEGORY):
-            raise UsageError("wikimedia needs words or a category to search for")
+            raise UsageError(f"{NAME} needs words or a category to search for")
         if text.startswith(_CATEGORY):
             return self._in_categories(query, text.replace("_", " "), width, depth)
         return self._by_words(query, text, width)
@@ -162,9 +166,12 @@ class Wikimedia:
         }
         start = _continuation((query.cursor or {}).get("continue"))
         for pages, at, following in self._batches(params, start or {}, width):
-            yield from _hits(pages, query, width, {"continue": at}, {"continue": following or at})
-            if following and int(following.get("gsroffset", 0)) + _BATCH > REACH:
-                say(f"wikimedia: {text!r}: only the first {REACH} images can be reached")
+            offset = (following or {}).get("gsroffset")
+            beyond = isinstance(offset, int) and offset + _BATCH > REACH
+            further = at if beyond or not following else following
+            yield from _hits(pages, query, width, {"continue": at}, {"continue": further})
+            if beyond:
+                say(f"{NAME}: {text!r}: only the first {REACH} images can be reached")
                 return
 
     def _in_categories(self, query: Query, root: str, width: int, depth: int) -> Iterator[Hit]:
@@ -206,7 +213,7 @@ class Wikimedia:
                     continue
                 if len(categories) >= MOST_CATEGORIES:
                     say(
-                        f"wikimedia: {categories[0][0]!r} has more than {MOST_CATEGORIES} "
+                        f"{NAME}: {categories[0][0]!r} has more than {MOST_CATEGORIES} "
                         "categories below it; the others are left out"
                     )
                     return
@@ -247,7 +254,7 @@ class Wikimedia:
             go_on = _further(go_on or {}, answer)
             if go_on is None or answer.complete:
                 return sorted(named.values(), key=_rank) + others, go_on
-        raise SourceError(f"wikimedia spreads one batch over more than {_MOST_ANSWERS} answers")
+        raise SourceError(f"{NAME} spreads one batch over more than {_MOST_ANSWERS} answers")
 
     def _ask(self, params: Mapping[str, str | int]) -> _Answer:
         sent = {"action": "query", "format": "json", "formatversion": "2", "maxlag": "5"}
@@ -256,13 +263,19 @@ class Wikimedia:
 
 
 def connect(client: ApiClient, url: str, environ: Mapping[str, str]) -> Source:
-    """The source as settings and environment want it; it needs no key."""
+    """The source as the settings and the environment describe it; it takes no key.
+
+    Args:
+        client: asks the API.
+        url: the address of its `api.php`.
+        environ: the environment variables.
+    """
     return Wikimedia(client, url)
 
 
 def _further(begun: Continuation, answer: _Answer) -> Continuation | None:
     if answer.go_on == begun:
-        raise SourceError("wikimedia answers with the same place to continue at again")
+        raise SourceError(f"{NAME} answers with the same place to continue at again")
     return answer.go_on
 
 
@@ -325,22 +338,22 @@ def _licence(told: Mapping[str, str]) -> str | None:
 
 def _check(body: Any, headers: Mapping[str, str]) -> None:
     """Errors come with status 200."""
-    from curate.sources.api import TryAgain
-
     error = body.get("error") if isinstance(body, dict) else None
     if error is None:
         return
     told = error if isinstance(error, dict) else {"info": error}
-    code, info = clean(str(told.get("code", ""))), clean(str(told.get("info", "")), 300)
+    code, info = (" ".join(str(told.get(name, "")).split()) for name in ("code", "info"))
+    text = clean(f"{code}: {info}", 300)
     if code in _BUSY:
-        raise TryAgain(_PAUSE, f"{code}: {info}")
-    raise SourceError(f"wikimedia answers with the error {code}: {info}")
+        pause = retry_after(headers.get("Retry-After"), headers.get("Date"))
+        raise TryAgain(_PAUSE if pause is None else pause, text or "")
+    raise SourceError(f"{NAME} answers with the error {text}")
 
 
 def _number(options: Mapping[str, str], name: str, choices: Iterable[int]) -> int:
     value = options[name]
     if value not in (known := [str(choice) for choice in choices]):
-        raise UsageError(f"wikimedia: option {name} is one of {', '.join(known)}, not {value!r}")
+        raise UsageError(f"{NAME}: option {name} is one of {', '.join(known)}, not {value!r}")
     return int(value)
 
 
