@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from curate.settings import NetworkSettings
 from curate.sources.api import ApiClient
@@ -32,6 +32,10 @@ class AnsweringServer(LoopbackServer):
         super().__init__()
         self.troubles: deque[Reply] = deque()
         self.on("*", self._answer)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     def answer(self, asked: Request) -> Reply:
         raise NotImplementedError

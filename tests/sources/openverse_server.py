@@ -105,8 +105,8 @@ class OpenverseServer(AnsweringServer):
             return {"detail": f"page_size * page may not exceed {DEPTH}"}, 401
         wanted = set(params["license"].split(",")) if "license" in params else SLUGS
         if wrong := wanted - SLUGS:
-            told = [f"License '{slug}' does not exist." for slug in sorted(wrong)]
-            return {"detail": {"license": told}}, 400
+            texts = [f"License '{slug}' does not exist." for slug in sorted(wrong)]
+            return {"detail": {"license": texts}}, 400
         found = [
             record
             for record in self.images

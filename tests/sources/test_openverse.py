@@ -197,7 +197,7 @@ def test_a_malformed_record_is_one_refused_hit(
     ],
 )
 def test_a_licence_is_read_with_its_version_and_never_guessed(
-    server: OpenverseServer, changed: dict[str, str | None], licence: str
+    server: OpenverseServer, changed: dict[str, Any], licence: str
 ) -> None:
     server.images = [image(1, **changed)]
     everything = Query("n02012849", "heron")
