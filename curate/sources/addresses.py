@@ -178,10 +178,11 @@ def _split_port(authority: str) -> tuple[str, int | None]:
 
 def _normal_host(host: str) -> str:
     if host.startswith("["):
-        try:
-            return str(IPv6Address(host[1:-1]))
-        except ValueError:
-            raise FetchFailed("bad_url", f"no IPv6 address: {host[:100]!r}") from None
+        with suppress(ValueError):
+            address = IPv6Address(host[1:-1])
+            if address.scope_id is None:
+                return str(address)
+        raise FetchFailed("bad_url", f"no IPv6 address: {host[:100]!r}")
     plain = host.lower()
     if not plain.isascii():
         import idna

@@ -9,6 +9,7 @@ alone is never met by a server that sends one byte a second.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -97,7 +98,11 @@ class _Watched:
         silence = self.gettimeout()  # type: ignore[attr-defined]
         if silence is None or left < silence:
             self.settimeout(left)  # type: ignore[attr-defined]
-        count: int = super().recv_into(buffer, nbytes, flags)  # type: ignore[misc]
+        try:
+            count: int = super().recv_into(buffer, nbytes, flags)  # type: ignore[misc]
+        except OSError:
+            self.pools.refuse_if_aborted()
+            raise
         if count == 0:
             self.pools.refuse_if_aborted()
         self.limits.take(count)
@@ -112,7 +117,11 @@ class _TlsSocket(_Watched, ssl.SSLSocket):
     def do_handshake(self, block: bool = False) -> None:
         # Known before its handshake: a server that falls silent there can be hung up on as well.
         self.context.watched(self)  # type: ignore[attr-defined]
-        super().do_handshake(block)
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.pools.refuse_if_aborted()
+            raise
 
 
 class _TlsContext(ssl.SSLContext):
@@ -135,7 +144,9 @@ class _GuardedConnection(HTTPConnection):
 
 
 class _GuardedTlsConnection(_GuardedConnection, HTTPSConnection):
-    pass
+    def connect(self) -> None:
+        self.ssl_context = self.pools.tls_context()
+        super().connect()
 
 
 class GuardedPools(urllib3.PoolManager):
@@ -162,12 +173,12 @@ class GuardedPools(urllib3.PoolManager):
         self._lock = threading.Lock()
         self._live: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._local = threading.local()
+        self._context: ssl.SSLContext | None = None
         super().__init__(
             num_pools=_HOSTS,
             maxsize=settings.per_host,
             retries=False,
-            timeout=urllib3.Timeout(settings.connect_seconds, settings.read_seconds),
-            ssl_context=self._tls_context(),
+            timeout=urllib3.Timeout(connect=settings.connect_seconds, read=settings.read_seconds),
         )
         plain = type("_Plain", (_GuardedConnection,), {"pools": self})
         tls = type("_Tls", (_GuardedTlsConnection,), {"pools": self})
@@ -176,7 +187,14 @@ class GuardedPools(urllib3.PoolManager):
             "https": type("_TlsPool", (HTTPSConnectionPool,), {"ConnectionCls": tls}),
         }
 
-    def _tls_context(self) -> ssl.SSLContext:
+    def tls_context(self) -> ssl.SSLContext:
+        """What verifies certificates; made when it is first needed, since that takes a while."""
+        with self._lock:
+            if self._context is None:
+                self._context = self._new_context()
+            return self._context
+
+    def _new_context(self) -> ssl.SSLContext:
         context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_default_certs()
         # Slim systems come without certificates of their own.
@@ -286,5 +304,10 @@ def failure_of(error: BaseException) -> FetchFailed:
         what = getattr(cause, "strerror", None) or "the server hung up"
         return FetchFailed("connection", str(what))
     if isinstance(cause, HTTPException | HTTPError | ValueError):
-        return FetchFailed("bad_answer", f"{type(cause).__name__}: {cause}"[:200])
-    return FetchFailed("connection", f"{type(cause).__name__}: {cause}"[:200])
+        return FetchFailed("bad_answer", _plain(f"{type(cause).__name__}: {cause}"))
+    return FetchFailed("connection", _plain(f"{type(cause).__name__}: {cause}"))
+
+
+def _plain(text: str) -> str:
+    """Text of which a server may have written a part."""
+    return re.sub(r"[^\x20-\x7e]+", "?", text)[:200]

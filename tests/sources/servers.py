@@ -80,7 +80,8 @@ class Exchange:
         self.send(status, json.dumps(value).encode(), headers, "application/json")
 
     def redirect(self, location: str, status: int = 302) -> None:
-        self.send(status, headers={"Location": location})
+        """Letters outside ASCII go as UTF-8, as many servers send them."""
+        self.send(status, headers={"Location": location.encode().decode("latin-1")})
 
     def raw(self, data: bytes) -> None:
         """Bytes as they are, where a status line would stand or after it; then hang up."""
@@ -127,7 +128,8 @@ class LoopbackServer:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._scheme = "https" if tls else "http"
-        self._server = _Server((host, 0), self._handler_class())
+        server = _Server6 if ":" in host else _Server
+        self._server = server((host, 0), self._handler_class())
         if tls:
             self._server.socket = tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
@@ -231,6 +233,10 @@ class _Server(ThreadingHTTPServer):
         with suppress(OSError):
             request.shutdown(socket.SHUT_WR)
         self.close_request(request)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
 
 
 def closed_port() -> int:
