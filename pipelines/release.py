@@ -14,12 +14,13 @@ from curate.catalog.judging import Shortlisted
 from curate.catalog.tables import now
 from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
 from curate.files import canonical_json, printable
-from curate.licences import UNKNOWN
+from curate.licences import UNKNOWN, parse
 from curate.progress import progress, say, stop_on_interrupt
 from curate.release.build import Built, Item, build_folder
 from curate.release.manifest import ManifestRow
 from curate.release.naming import NAMINGS, paper_stem
 from curate.release.version import Version, parse_version
+from curate.sources.protocol import LOCAL_SOURCES
 from pipelines.runs import finished_run, scores_path
 from pipelines.workspace import Workspace
 
@@ -77,7 +78,9 @@ def build_release(
     with workspace.held("release"):
         _refuse_known(workspace, wanted)
         run = finished_run(workspace, run_id)
-        listed = _shortlist(workspace, run)
+        everything = _shortlist(workspace, run)
+        listed = _releasable(workspace, everything)
+        withheld = len(everything) - len(listed)
         items = _items(workspace, run, listed, naming)
         target = workspace.root / "releases" / str(wanted)
         with stop_on_interrupt() as stop, progress("release", len(items)) as bar:
@@ -99,11 +102,12 @@ def build_release(
         "images": counts["images"],
         "classes": counts["classes"],
         "sha256": built.manifest_sha256,
-        "problems": _problems(built),
+        "problems": _problems(built, withheld),
         "path": printable(target),
         "run": run["id"],
         "reviewed": False,
         "licence_unknown": counts["licence_unknown"],
+        "withheld": withheld,
         "reencoded": counts["reencoded"],
     }
 
@@ -156,6 +160,28 @@ def _shortlist(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
     return listed
 
 
+def _releasable(workspace: Workspace, listed: Sequence[Shortlisted]) -> list[Shortlisted]:
+    """What may be passed on at all: a photo from the network needs a licence that allows it.
+
+    Photos of the user's own folders and archives are the user's to judge.
+    """
+    with workspace.catalogue.read() as connection:
+        origins = intake.origins_of(connection, [entry.candidate_id for entry in listed])
+    kept = [
+        entry
+        for entry in listed
+        if any(
+            row["source"] in LOCAL_SOURCES or parse(row["licence"]).redistributable
+            for row in origins[entry.candidate_id]
+        )
+    ]
+    if not kept:
+        raise UsageError(
+            "nothing to release: no photo on the shortlist has a licence that allows passing it on"
+        )
+    return kept
+
+
 def _items(
     workspace: Workspace, run: RowMapping, listed: Sequence[Shortlisted], naming: str
 ) -> list[Item]:
@@ -196,10 +222,11 @@ def _items(
 
 
 def _origin(origins: Sequence[RowMapping]) -> dict[str, Any]:
-    """The first origin as columns; the others as JSON. When each was seen is left out: a release
-    holds no clock.
+    """The first origin whose licence allows passing the photo on, or else the first, as columns;
+    the others as JSON. When each was seen is left out: a release holds no clock.
     """
-    rows = [{column: row[column] for column in _ORIGIN_COLUMNS} for row in origins]
+    ordered = sorted(origins, key=lambda row: not parse(row["licence"]).redistributable)
+    rows = [{column: row[column] for column in _ORIGIN_COLUMNS} for row in ordered]
     first = rows[0] if rows else dict.fromkeys(_ORIGIN_COLUMNS) | {"licence": UNKNOWN.id}
     others = [{k: v for k, v in row.items() if v is not None} for row in rows[1:]]
     return first | {"other_origins": canonical_json(others).decode()}
@@ -299,9 +326,11 @@ def _remember(
         releases.add_release(connection, release, items)
 
 
-def _problems(built: Built) -> list[str]:
+def _problems(built: Built, withheld: int) -> list[str]:
     counts = built.record["counts"]
     problems = ["unreviewed: nobody has confirmed these labels"]
+    if withheld:
+        problems.append(f"images left out because no licence allows passing them on: {withheld}")
     if unknown := counts["licence_unknown"]:
         problems.append(
             "images without a licence that allows passing them on: "

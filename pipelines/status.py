@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.catalog import judging, overview
+from curate.catalog import hits, judging, overview
 from curate.choices import STAGES
 from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
@@ -19,7 +19,8 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
 
     Returns:
         `funnel` (a count a stage, and the same by class in the label space's order), `run`,
-        `running` (a run that was cut off), `refused` (items by reason).
+        `running` (a run that was cut off), `refused` (files by reason), `sources` (for each public
+        source and list, what became of its hits).
 
     Raises:
         UnknownNameError: no run has this id.
@@ -33,6 +34,7 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         running = judging.newest_run(connection, "running")
         by_class = overview.funnel(connection, run_id)
         refused = overview.refusal_counts(connection)
+        sources = hits.counts_by_source(connection)
     space = workspace.label_space
     # A label space that was edited since may lack a class that candidates have.
     known = [wnid for wnid in space.wnids if wnid in by_class]
@@ -52,6 +54,7 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         "run": run_id,
         "running": running["id"] if running else None,
         "refused": refused,
+        "sources": sources,
     }
 
 

@@ -17,6 +17,9 @@ from curate.files import csv_plain, printable
 #: Where a search stands: values that JSON can hold, understood by its source alone.
 Cursor = dict[str, Any]
 
+#: Sources that read this machine's disks; all others ask the network.
+LOCAL_SOURCES = frozenset(("folder", "tar"))
+
 #: Text from outside is cut here: it ends up on pages and in manifests.
 LONGEST_TEXT = 2000
 
