@@ -70,6 +70,12 @@ class _Host:
             hour = int(now // _HOUR)
             self.hours[hour] = self.hours.get(hour, 0) + 1
 
+    def uncount(self, now: float) -> None:
+        self.due -= self.interval
+        hour = int(now // _HOUR)
+        if self.hours.get(hour):
+            self.hours[hour] -= 1
+
     def _used(self, now: float) -> int:
         first = int(now // _HOUR) - 24
         for hour in [hour for hour in self.hours if hour < first]:
@@ -170,6 +176,17 @@ class Manners:
             known = self._host(host)
             known.active = max(0, known.active - 1)
             self._tell(known, failed)
+
+    def cancel(self, host: str) -> None:
+        """Give back a turn that `start` gave and that no request was made of."""
+        with self._lock:
+            known = self._host(host)
+            known.active = max(0, known.active - 1)
+            known.uncount(self.now())
+
+    def rest(self, host: str) -> None:
+        """Pause a host as long as one that failed several times in a row."""
+        self.pause(host, self._breaker_seconds)
 
     def tell(self, host: str, failed: bool) -> None:
         """Note how a request ended that `wait_turn` began; as `end` does."""

@@ -1,0 +1,506 @@
+"""The downloader: many addresses at a time to files, each host at its own pace.
+
+A thread asks for one address, writes the body to a file while hashing it, and looks at the image.
+Redirects and tries after failures wait in their host's lane like everything else: each request is a
+turn of the host that it goes to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from curate.errors import ImageRefused, Interrupted
+from curate.files import TEMPORARY, storage_errors
+from curate.retries import backoff, naive_utc
+from curate.settings import NetworkSettings
+from curate.sources.addresses import Url, parse_url
+from curate.sources.failures import FetchFailed
+from curate.sources.http import AGENT_TOKEN, Answer, Fetcher
+from curate.sources.lanes import Lanes
+from curate.sources.manners import Manners
+from curate.sources.placeholders import Placeholders
+from curate.sources.robots import Robots, tag_refuses
+from curate.sources.states import state_of
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+#: Seconds that downloads in hand are given to end before their connections are cut, and in all.
+_GRACE_SECONDS, _CLOSE_SECONDS = 0.3, 2.0
+
+# What the first bytes are looked at for; every format of images is known by then.
+_HEAD_BYTES = 64
+_IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM", b"II*\0", b"MM\0*")
+_BLANKS = b"\xef\xbb\xbf \t\r\n\f\0"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An image to be downloaded.
+
+    Attributes:
+        id: the caller's name for it.
+        url: its address as somebody wrote it.
+    """
+
+    id: int
+    url: str
+
+
+@dataclass(frozen=True)
+class Fetched(Generic[T_co]):
+    """A downloaded image.
+
+    Attributes:
+        wanted: what was asked for.
+        path: the file, whole and synced; the caller's to rename or remove.
+        sha256: of its content, 64 hexadecimal digits.
+        bytes: its size.
+        url: the address that answered, after redirects.
+        content_type, etag, last_modified: what the answer said of itself.
+        attempts: how often it was tried, this time included.
+        outcome: what looking at the image gave.
+    """
+
+    wanted: Wanted
+    path: Path
+    sha256: str
+    bytes: int
+    url: str
+    content_type: str | None
+    etag: str | None
+    last_modified: str | None
+    attempts: int
+    outcome: T_co
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An image that was not downloaded.
+
+    Attributes:
+        wanted: what was asked for.
+        state: one of `curate.sources.states`; "waiting" where its host wants a longer pause.
+        detail: what was seen.
+        attempts: how often it was tried.
+        retry_at: when the host may be asked again, in UTC without zone; None where nothing says so.
+    """
+
+    wanted: Wanted
+    state: str
+    detail: str
+    attempts: int
+    retry_at: datetime | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """What is wanted, and where its redirects have led so far."""
+
+    wanted: Wanted
+    first: Url
+    at: Url
+    hops: int = 0
+    attempts: int = 0
+
+
+class _Moved(Exception):
+    """An answer leads elsewhere, where another host's turn must be waited for."""
+
+    def __init__(self, to: Url) -> None:
+        self.to = to
+
+
+class _File:
+    """A file that is being downloaded, its hash and its size."""
+
+    __slots__ = ("_descriptor", "_digest", "path", "size")
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
+        self._digest = hashlib.sha256()
+        self.size = 0
+        with storage_errors("a downloaded image"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o666)
+
+    def write(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self.size += len(piece)
+        with storage_errors("a downloaded image"):
+            written = os.write(self._descriptor, piece)
+            while written < len(piece):
+                written += os.write(self._descriptor, memoryview(piece)[written:])
+
+    def finish(self) -> str:
+        """Sync and close it; gives its SHA-256."""
+        with storage_errors("a downloaded image"):
+            os.fsync(self._descriptor)
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+        return self._digest.hexdigest()
+
+    def discard(self) -> None:
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.close(self._descriptor)
+        with suppress(OSError):
+            self.path.unlink()
+
+
+class Downloader(Generic[T]):
+    """Downloads what it is given; one thread gives and takes, others work.
+
+    Args:
+        fetcher: what asks.
+        manners: which host may be asked when.
+        robots: what robots.txt says; None to ask neither it nor the tags of answers.
+        placeholders: pictures that stand in for missing ones.
+        folder: where files go, under names that begin with `curate.files.TEMPORARY`.
+        max_bytes: the largest file.
+        settings: tries, redirects, patience and the number of threads.
+        process: looks at a file, given its SHA-256; called in the threads. Its `ImageRefused` ends
+            the image in the state of that reason.
+        stop: asked whether to begin no further download.
+        cores: how many images are looked at at a time; those of this machine if None.
+        wait: seconds before the next try, given how many have failed: 1, 2, …
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        manners: Manners,
+        robots: Robots | None,
+        placeholders: Placeholders,
+        folder: Path,
+        max_bytes: int,
+        settings: NetworkSettings,
+        process: Callable[[Path, str], T],
+        stop: Callable[[], bool],
+        *,
+        cores: int | None = None,
+        wait: Callable[[int], float] = lambda failed: backoff(failed - 1),
+    ) -> None:
+        self._fetcher, self._manners, self._robots = fetcher, manners, robots
+        self._placeholders, self._folder, self._max_bytes = placeholders, folder, max_bytes
+        self._settings, self._process, self._stop, self._wait = settings, process, stop, wait
+        self._looking = threading.Semaphore(cores or _cores())
+        self._lanes: Lanes[_Item] = Lanes(
+            manners, settings.patience_seconds, self._give_up, self._asks_robots, self._start_thread
+        )
+        self._threads: list[threading.Thread] = []
+        self._results: SimpleQueue[Fetched[T] | Failed | BaseException] = SimpleQueue()
+        self._error: BaseException | None = None
+        self._open = 0
+        self._ending = self._closed = False
+        self._closing = threading.Lock()
+
+    @property
+    def pending(self) -> int:
+        """How many were added and have not come out of `results`."""
+        return self._open
+
+    def add(self, wanted: Wanted) -> None:
+        """Want an image. However many are added is kept in memory: the caller sets the bounds."""
+        self._open += 1
+        try:
+            url = parse_url(wanted.url)
+        except FetchFailed as failure:
+            self._results.put(Failed(wanted, failure.state, failure.detail, 0))
+        else:
+            self._lanes.put(url.host, _Item(wanted, url, url))
+
+    def results(self, timeout: float) -> list[Fetched[T] | Failed]:
+        """What has ended since the last call.
+
+        Args:
+            timeout: seconds to wait for the first one; 0 not to wait.
+
+        Raises:
+            StorageError: the disk is full; what ended before has been handed out.
+        """
+        found: list[Fetched[T] | Failed] = []
+        while self._error is None:
+            try:
+                one = self._results.get(timeout=0 if found else timeout)
+            except Empty:
+                break
+            if isinstance(one, BaseException):
+                self._error = one
+            else:
+                found.append(one)
+        self._open -= len(found)
+        if self._error is not None and not found:
+            raise self._error
+        return found
+
+    def close(self) -> None:
+        """End within about two seconds.
+
+        What is in hand ends or is dropped; what has ended can still be had from `results`. Where
+        something is dropped the fetcher's connections are cut for good.
+        """
+        self._ending = True
+        self._lanes.close()
+        begun = time.monotonic()
+        if not self._join(begun + _GRACE_SECONDS):
+            self._fetcher.pools.abort()
+            self._join(begun + _CLOSE_SECONDS)
+        with self._closing:
+            self._closed = True
+        if self._error is not None:
+            with suppress(Empty):
+                while True:
+                    _discard(self._results.get_nowait())
+
+    def _join(self, until: float) -> bool:
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    # What the lanes call, holding their lock.
+
+    def _give_up(self, item: _Item, until: float) -> None:
+        when = naive_utc(until)
+        detail = f"{item.at.host} wants a pause until {when:%Y-%m-%d %H:%M:%S} UTC"
+        self._results.put(Failed(item.wanted, "waiting", detail, item.attempts, when))
+
+    def _asks_robots(self, item: _Item) -> bool:
+        robots = self._robots_for(item)
+        return robots is not None and not robots.knows(item.at)
+
+    def _start_thread(self) -> None:
+        if len(self._threads) < self._settings.workers:
+            thread = threading.Thread(
+                target=self._work, name=f"download-{len(self._threads)}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    # What the threads do.
+
+    def _work(self) -> None:
+        try:
+            while (taken := self._lanes.take(self._stop)) is not None:
+                self._handle(*taken)
+        except BaseException as error:
+            self._lanes.close()
+            self._results.put(error)
+
+    def _handle(self, lane: str, item: _Item) -> None:
+        """Make the one request whose turn it is, and decide how the item goes on."""
+        turn = _Turn(self._lanes, lane)
+        try:
+            self._check(item, turn)
+            file, answer = self._receive(item)
+        except _Moved as moved:
+            turn.end(failed=False)
+            self._follow(item, moved.to)
+        except _KnownNow:
+            self._lanes.put(item.at.host, item)
+        except FetchFailed as failure:
+            self._fail(item, failure, turn)
+        except Interrupted:
+            pass
+        else:
+            turn.end(failed=False)
+            self._finish(item, file, answer)
+        finally:
+            turn.end()
+
+    def _check(self, item: _Item, turn: _Turn) -> None:
+        """Look before the request whether it may be made."""
+        note = self._placeholders.by_url(str(item.at))
+        if note is not None:
+            turn.end(asked=False)
+            raise FetchFailed("placeholder", note, retryable=False)
+        if (robots := self._robots_for(item)) is None:
+            return
+        asks = not robots.knows(item.at)
+        try:
+            allowed = robots.allowed(item.at)
+        except FetchFailed as failure:
+            self._robots_failed(item, failure)
+            raise
+        if asks:
+            turn.end(failed=False)
+            raise _KnownNow
+        if not allowed:
+            turn.end(asked=False)
+            raise FetchFailed("robots", retryable=False)
+
+    def _robots_for(self, item: _Item) -> Robots | None:
+        """What must allow the item's next request."""
+        if self._robots is None or not self._manners.rule(item.at.host).robots:
+            return None
+        return self._robots
+
+    def _robots_failed(self, item: _Item, failure: FetchFailed) -> None:
+        """Nothing of a site may be asked before its robots.txt is known."""
+        failure.detail = f"robots.txt: {failure.detail}"
+        if item.hops == 0:
+            item.attempts += 1
+        if failure.retryable and item.attempts >= self._settings.tries:
+            self._manners.rest(item.at.host)
+        elif failure.retryable and failure.retry_after is None:
+            self._manners.pause(item.at.host, self._wait(item.attempts))
+
+    def _receive(self, item: _Item) -> tuple[_File, Answer]:
+        """Ask for the item's address, and write what comes to a file."""
+        if item.hops == 0:
+            item.attempts += 1
+        asked = False
+
+        def on_hop(at: Url) -> None:
+            nonlocal asked
+            if asked:
+                raise _Moved(at)
+            asked = True
+
+        with self._fetcher.open(item.at, max_bytes=self._max_bytes, on_hop=on_hop) as answer:
+            if self._robots is not None:
+                tag = tag_refuses(answer.headers, AGENT_TOKEN)
+                if tag is not None:
+                    raise FetchFailed("robots_tag", tag, retryable=False)
+            pieces = answer.chunks()
+            head = next(pieces, b"")
+            while len(head) < _HEAD_BYTES and (more := next(pieces, b"")):
+                head += more
+            _refuse_pages(head, answer.headers.get("Content-Type", ""))
+            file = _File(self._folder)
+            try:
+                file.write(head)
+                for piece in pieces:
+                    file.write(piece)
+            except BaseException:
+                file.discard()
+                raise
+        return file, answer
+
+    def _finish(self, item: _Item, file: _File, answer: Answer) -> None:
+        """Sync the file, look at the image, and report both."""
+        kept = False
+        try:
+            sha256 = file.finish()
+            note = self._placeholders.by_sha256(sha256)
+            if note is not None:
+                self._results.put(Failed(item.wanted, "placeholder", note, item.attempts))
+                return
+            with self._looking:
+                outcome = self._process(file.path, sha256)
+            headers = answer.headers
+            fetched = Fetched(
+                item.wanted,
+                file.path,
+                sha256,
+                file.size,
+                answer.url,
+                headers.get("Content-Type"),
+                headers.get("ETag"),
+                headers.get("Last-Modified"),
+                item.attempts,
+                outcome,
+            )
+            with self._closing:
+                # Nobody would take it any more, nor remove its file.
+                if not self._closed:
+                    self._results.put(fetched)
+                    kept = True
+        except ImageRefused as refusal:
+            state = state_of(refusal.reason)
+            self._results.put(Failed(item.wanted, state, refusal.detail, item.attempts))
+        finally:
+            if not kept:
+                file.discard()
+
+    def _follow(self, item: _Item, to: Url) -> None:
+        item.at = to
+        item.hops += 1
+        if item.hops > self._settings.redirects:
+            detail = f"redirected more than {self._settings.redirects} times"
+            self._results.put(Failed(item.wanted, "too_many_redirects", detail, item.attempts))
+        else:
+            self._lanes.put(to.host, item)
+
+    def _fail(self, item: _Item, failure: FetchFailed, turn: _Turn) -> None:
+        """Let an item wait for another try, or report it."""
+        if failure.state == "waiting" and self._ending:
+            return
+        host, pause = item.at.host, failure.retry_after
+        if pause is not None:
+            self._manners.pause(host, pause)
+        tries_left = item.attempts < self._settings.tries
+        # A host that wants a long pause is left for later, whatever the number of tries.
+        leaves = pause is not None and pause > self._settings.patience_seconds
+        turn.end(failed=_out_of_reach(failure))
+        if failure.retryable and (tries_left or leaves):
+            delay = self._wait(item.attempts) if pause is None else 0.0
+            if failure.state == "http_429" and pause is None:
+                self._manners.pause(host, delay)
+            if leaves:
+                self._give_up(item, self._manners.paused_until(host))
+                return
+            item.at, item.hops = item.first, 0
+            self._lanes.put(item.at.host, item, delay)
+        else:
+            self._results.put(Failed(item.wanted, failure.state, failure.detail, item.attempts))
+
+
+class _KnownNow(Exception):
+    """The turn went to robots.txt; the item waits for another."""
+
+
+class _Turn:
+    """A turn in a lane, given back once."""
+
+    def __init__(self, lanes: Lanes[_Item], lane: str) -> None:
+        self._lanes, self._lane, self._held = lanes, lane, True
+
+    def end(self, *, failed: bool | None = None, asked: bool = True) -> None:
+        if self._held:
+            self._held = False
+            self._lanes.end(self._lane, failed=failed, asked=asked)
+
+
+def _refuse_pages(head: bytes, content_type: str) -> None:
+    """Refuse a page of text that came instead of an image, before the rest of it is read."""
+    if not head:
+        raise FetchFailed("truncated", "0 bytes")
+    start = head.lstrip(_BLANKS)
+    if start.startswith(b"<"):
+        raise FetchFailed("not_an_image", "a page in HTML or XML", retryable=False)
+    is_text = content_type.strip().lower().startswith(("text/", "application/json"))
+    if is_text and not head.startswith(_IMAGE_STARTS):
+        raise FetchFailed("not_an_image", f"text ({content_type[:100]})", retryable=False)
+
+
+def _out_of_reach(failure: FetchFailed) -> bool | None:
+    """Whether a failure is one of those that several times in a row pause a host."""
+    if failure.state in ("connection", "timeout"):
+        return True
+    if failure.state in ("dns", "tls", "waiting", "bad_url", "forbidden_address"):
+        return None
+    return (failure.status or 0) >= 500
+
+
+def _discard(result: object) -> None:
+    if isinstance(result, Fetched):
+        with suppress(OSError):
+            result.path.unlink()
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
