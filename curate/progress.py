@@ -163,12 +163,15 @@ class Stop:
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[Stop]:
+def stop_on_interrupt(stop: Stop | None = None) -> Iterator[Stop]:
     """Turn the first interrupt or termination into a request to stop after the batch in hand.
 
     A second one acts at once. Outside the main thread the signals are left as they are.
+
+    Args:
+        stop: what to set; a new one by default.
     """
-    stop = Stop()
+    stop = stop or Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -106,6 +106,11 @@ class CollectSettings(_Group):
         description="SPDX ids that downloads are limited to; none stands for all that allow "
         "redistribution.",
     )
+    placeholder_urls: int = Field(
+        3,
+        ge=2,
+        description="One file under so many addresses of a host stands for missing pictures.",
+    )
     contact: str = Field(
         "",
         max_length=200,

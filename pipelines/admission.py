@@ -62,6 +62,7 @@ class Decided:
         accepted: key to the item that becomes this candidate, and the candidate it resembles.
         places: keys of candidates with an item that shows where else, or again, it was found.
         refused: items that become no candidate, duplicates among them.
+        twins: of the refused ones those whose file nothing needs.
         copies: items whose image is there already; those with content are put back into the store.
         known: of these the ones that stand where their candidate was first seen.
     """
@@ -69,12 +70,14 @@ class Decided:
     accepted: dict[str, tuple[Ready, str | None]] = field(default_factory=dict)
     places: list[tuple[str, Hit]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    twins: list[Ready] = field(default_factory=list)
     copies: list[Ready] = field(default_factory=list)
     known: list[Ready] = field(default_factory=list)
 
     def refuse(self, item: Ready, reason: str, detail: str) -> None:
         """Refuse an item although its content is fine."""
         self.refused.append(Refused(item.hit, ImageRefused(reason, detail), item.number))
+        self.twins.append(item)
 
     @property
     def near_duplicates(self) -> int:

@@ -270,7 +270,8 @@ def list_refusals(workspace: Workspace, collected: Collected) -> None:
     path = workspace.root / "lists" / "refused.csv"
     make_folder(path.parent)
     with workspace.catalogue.read() as connection:
-        lines = csv_lines(_LISTED, chain(intake.refused(connection), hits.unsettled(connection)))
+        rows = chain(intake.refused(connection), hits.unsettled(connection))
+        lines = csv_lines(_LISTED, map(dict, rows))
         header, first = next(lines), next(lines, None)
         if first is None:
             path.unlink(missing_ok=True)

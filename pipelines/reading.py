@@ -8,6 +8,7 @@ from curate.catalog import intake
 from curate.catalog.tables import now
 from curate.images.decode import decode
 from curate.images.hashing import perceptual_hash, pixel_sha256
+from curate.images.quality import measure
 from pipelines.workspace import Workspace
 
 
@@ -42,6 +43,6 @@ def image_row(workspace: Workspace, data: bytes, sha256: str, name: str | None) 
         "notes": list(info.notes),
         "pixel_sha256": pixel_sha256(image),
         "perceptual_hash": str(perceptual_hash(image)),
-        "quality": None,
+        "quality": measure(image).to_dict(),
         "taken_in": now(),
     }

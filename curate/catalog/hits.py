@@ -82,15 +82,16 @@ def add_hits(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def change_hits(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Change hits by their `id`; all rows name the same columns."""
+    """Change hits by their `id`; all rows name the same columns; `attempts` are added."""
     if not rows:
         return
     moment = now()
     columns = [name for name in rows[0] if name != "id"]
+    values: dict[str, Any] = {n: bindparam(f"b_{n}", type_=hits.c[n].type) for n in columns}
+    if "attempts" in values:
+        values["attempts"] = hits.c.attempts + values["attempts"]
     statement = (
-        update(hits)
-        .where(hits.c.id == bindparam("b_id"))
-        .values({name: bindparam(f"b_{name}") for name in columns} | {"updated": moment})
+        update(hits).where(hits.c.id == bindparam("b_id")).values(values | {"updated": moment})
     )
     connection.execute(
         statement, [{f"b_{name}": value for name, value in row.items()} for row in rows]
@@ -128,6 +129,15 @@ def fetched(
     if before is not None:
         query = query.where(hits.c.id < before)
     return [row._mapping for row in connection.execute(query.order_by(hits.c.id).limit(count))]
+
+
+def fetched_among(connection: Connection, sha256s: Sequence[str]) -> set[str]:
+    """Which of some images a downloaded hit waits with."""
+    found: set[str] = set()
+    for some in pieces(sha256s):
+        query = select(hits.c.sha256).where(hits.c.sha256.in_(some), hits.c.state == "fetched")
+        found.update(connection.scalars(query))
+    return found
 
 
 def fetched_files(connection: Connection) -> set[str]:
@@ -169,20 +179,26 @@ def earliest_try(connection: Connection, scope: Scope) -> Any:
     return connection.scalar(query)
 
 
-def try_again(connection: Connection, scope: Scope, states: Sequence[str]) -> int:
-    """Let hits in some states wait for their download anew; gives their number."""
-    done = 0
+#: What stands in the detail of a hit that is to be tried again, and of no other.
+RETRIED = "to be tried again"
+
+
+def try_again(connection: Connection, scope: Scope, states: Sequence[str]) -> None:
+    """Let hits in some states wait for their download anew, see `retried`."""
     for some in pieces(states):
-        result = connection.execute(
+        connection.execute(
             update(hits)
             .where(scope, hits.c.state.in_(some), hits.c.url.is_not(None))
-            .values(state="waiting", detail="", next_try=None, image=None, updated=now())
+            .values(state="waiting", detail=RETRIED, next_try=None, image=None, updated=now())
         )
-        done += result.rowcount
-    return done
 
 
-def waiting_in(connection: Connection, scope: Scope) -> None:
+def retried(scope: Scope) -> Scope:
+    """The hits of `scope` that are to be tried again, until they end."""
+    return scope & (hits.c.detail == RETRIED)
+
+
+def forget_pauses(connection: Connection, scope: Scope) -> None:
     """Forget pauses that have passed, so that their hits keep their place in the order."""
     connection.execute(
         update(hits)

@@ -10,9 +10,13 @@ from sqlalchemy import Connection, RowMapping, delete, func, literal, select, up
 from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
     candidates,
+    duplicates,
+    hits,
     images,
     origins,
     refusals,
+    release_items,
+    verdicts,
 )
 from curate.files import sha256_bytes
 
@@ -157,6 +161,42 @@ def clear_refusals(connection: Connection, keys: Sequence[str]) -> None:
     """Forget the refusals, by key, of items that were taken after all."""
     for some in pieces(keys):
         connection.execute(delete(refusals).where(refusals.c.key.in_(some)))
+
+
+def withdraw_image(connection: Connection, sha256: str) -> bool:
+    """Take back the candidates of an image that nothing was built on; its file is left.
+
+    Returns:
+        False, and nothing is changed, where a run judged one of them or a folder holds it.
+    """
+    mine = select(candidates.c.id).where(candidates.c.sha256 == sha256)
+    remote = select(hits.c.source).distinct()
+    for table in (verdicts, release_items):
+        if connection.scalar(select(func.count()).where(table.c.candidate_id.in_(mine))):
+            return False
+    local = select(func.count()).where(
+        origins.c.candidate_id.in_(mine), origins.c.source.not_in(remote)
+    )
+    if connection.scalar(local):
+        return False
+    of_mine = duplicates.c.candidate_id.in_(mine) | duplicates.c.kept_id.in_(mine)
+    connection.execute(delete(duplicates).where(of_mine))
+    connection.execute(delete(origins).where(origins.c.candidate_id.in_(mine)))
+    connection.execute(delete(candidates).where(candidates.c.sha256 == sha256))
+    return True
+
+
+def images_unused(connection: Connection) -> list[tuple[str, str]]:
+    """(SHA-256, extension) of images that no candidate shows."""
+    query = select(images.c.sha256, images.c.extension).where(
+        images.c.sha256.not_in(select(candidates.c.sha256))
+    )
+    return [(row.sha256, row.extension) for row in connection.execute(query)]
+
+
+def remove_image(connection: Connection, sha256: str) -> None:
+    """Forget an image that no candidate shows; its file is gone already."""
+    connection.execute(delete(images).where(images.c.sha256 == sha256))
 
 
 def refused(connection: Connection) -> Iterator[RowMapping]:

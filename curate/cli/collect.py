@@ -2,20 +2,101 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from curate.choices import NearDuplicates
-from curate.cli.common import Debug, Json, Strict, counts, emit, workspace
-from curate.errors import VerificationError
+from curate.cli.common import Classes, Debug, Json, Strict, counts, emit, workspace
+from curate.errors import UsageError, VerificationError
+from curate.sources.states import is_state
+
+if TYPE_CHECKING:
+    from pipelines.collect import Collected
+    from pipelines.workspace import Workspace
+
+#: What `--retry-failed` without a reason stands for.
+_ALL = "all"
+
+_SEARCHED = {
+    "inaturalist": "Search iNaturalist for the taxa of classes, and download the photos.",
+    "flickr": "Search Flickr, and download the photos; needs a key in FLICKR_API_KEY.",
+    "openverse": "Search Openverse, and download the photos; OPENVERSE_CLIENT_ID and "
+    "OPENVERSE_CLIENT_SECRET, where set, widen its limits.",
+    "wikimedia": "Search Wikimedia Commons, and download the photos.",
+    "duckduckgo": "Search DuckDuckGo's images, whose licences nobody tells; off until "
+    "sources.duckduckgo is set, and it needs --allow-unknown-licence.",
+}
+
+
+class _OptionalReason(TyperCommand):
+    """A command whose `--retry-failed` may stand without a reason."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        name = "--retry-failed"
+        has_arguments = any(parameter.param_type_name == "argument" for parameter in self.params)
+        if name in args:
+            place = args.index(name)
+            following = args[place + 1 : place + 2]
+            bare = not following or following[0].startswith("-")
+            # Where a file may follow, only a known reason is one.
+            if bare or (has_arguments and not (is_state(following[0]) or following[0] == _ALL)):
+                args = [*args[:place], f"{name}={_ALL}", *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+_NearDuplicates = Annotated[
+    NearDuplicates | None,
+    typer.Option(
+        "--near-duplicates",
+        help="Pictures that are nearly there already: flag takes them and notes it, reject "
+        "refuses them. Example: --near-duplicates reject. Default: the setting (flag).",
+        show_default=False,
+    ),
+]
+_AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="HOST[:PORT]",
+        help="A host of an intranet or test that may be asked although its address is private or "
+        "its port neither 80 nor 443; exactly that one, also after redirects. Repeatable. "
+        "Example: --allow-host 127.0.0.1:8000. Default: the setting (none).",
+        show_default=False,
+    ),
+]
+_AllowUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unknown-licence",
+        help="Also take photos whose licence nobody tells; they can never be released. Example: "
+        "--allow-unknown-licence",
+    ),
+]
+_RetryFailed = Annotated[
+    str | None,
+    typer.Option(
+        "--retry-failed",
+        metavar="[REASON]",
+        help="Search nothing; try again what failed: all of it, or what ended in one state. "
+        "Example: --retry-failed timeout. Default: failed items stay as they are.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     group = typer.Typer(help="Take in candidate images with weak labels.", no_args_is_help=True)
     group.command("folder")(folder)
+    group.command("tar")(tar)
+    group.command("urls", cls=_OptionalReason)(urls)
+    for name, text in _SEARCHED.items():
+        help_text = f"{text}\n\nExample: curate collect {name} --classes dragonfly --limit 500"
+        group.command(name, cls=_OptionalReason, help=help_text)(_search_command(name))
     app.add_typer(group, name="collect")
 
 
@@ -38,14 +119,7 @@ def folder(
             show_default=False,
         ),
     ] = None,
-    near_duplicates: Annotated[
-        NearDuplicates | None,
-        typer.Option(
-            help="Pictures that are nearly there already: flag takes them and notes it, reject "
-            "refuses them. Example: --near-duplicates reject. Default: the setting (flag).",
-            show_default=False,
-        ),
-    ] = None,
+    near_duplicates: _NearDuplicates = None,
     strict: Strict = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -57,17 +131,181 @@ def folder(
     from pipelines.collect import collect_folder
 
     opened = workspace({"collect.near_duplicates": near_duplicates})
-    collected = collect_folder(opened, path, labels)
+    _tell(opened, collect_folder(opened, path, labels), strict)
+
+
+def tar(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A tar file of one class (n01440764.tar), one that holds such files or class "
+            "folders, packed or not, or a folder of them.",
+        ),
+    ],
+    classes: Classes = None,
+    near_duplicates: _NearDuplicates = None,
+    strict: Strict = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take in tar files in the layout of ImageNet-21k, without unpacking them.
+
+    Example: curate collect tar winter21_whole.tar.gz --classes imagenet-a
+    """
+    from pipelines.collect import collect_tar
+
+    opened = workspace({"collect.near_duplicates": near_duplicates})
+    wnids = opened.label_space.select(classes) if classes else None
+    _tell(opened, collect_tar(opened, path, wnids), strict)
+
+
+def urls(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="CSV, JSON Lines or Parquet with the columns url and label, and optionally page, "
+            "title, author, licence, source.",
+        ),
+    ],
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label",
+            metavar="CLASS",
+            help="The class of every address, for lists without labels. Example: --label "
+            "dragonfly. Default: the list's column.",
+            show_default=False,
+        ),
+    ] = None,
+    allow_host: _AllowHost = None,
+    allow_unknown_licence: _AllowUnknown = False,
+    retry_failed: _RetryFailed = None,
+    near_duplicates: _NearDuplicates = None,
+    strict: Strict = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Download the images that a list names.
+
+    Example: curate collect urls photos.csv
+    """
+    from pipelines.public import collect_urls
+
+    opened = workspace(_options(near_duplicates, allow_host))
+    collected = collect_urls(
+        opened,
+        path,
+        label=label,
+        allow_unknown_licence=allow_unknown_licence,
+        retry_failed=_reason(retry_failed),
+    )
+    _tell(opened, collected, strict)
+
+
+def _search_command(name: str) -> Callable[..., None]:
+    def search(
+        classes: Classes = None,
+        limit: Annotated[
+            int,
+            typer.Option(
+                "--limit",
+                min=1,
+                metavar="N",
+                help="Most photos a class from this source, those of earlier starts among them. "
+                "Example: --limit 2000",
+            ),
+        ] = 500,
+        query: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--query",
+                metavar="TEXT",
+                help="What to search for, instead of what the label space says of the class; "
+                "repeatable, with exactly one class. Example: --query 'Anax junius'",
+                show_default=False,
+            ),
+        ] = None,
+        option: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--option",
+                metavar="NAME=VALUE",
+                help="What else the source is asked, in its own words; repeatable. Example: "
+                "--option min_upload_date=2020-01-01",
+                show_default=False,
+            ),
+        ] = None,
+        allow_host: _AllowHost = None,
+        allow_unknown_licence: _AllowUnknown = False,
+        retry_failed: _RetryFailed = None,
+        near_duplicates: _NearDuplicates = None,
+        strict: Strict = False,
+        as_json: Json = False,
+        debug: Debug = False,
+    ) -> None:
+        from pipelines.public import collect_public
+
+        opened = workspace(_options(near_duplicates, allow_host))
+        if not classes and retry_failed is None:
+            raise UsageError("name the classes to search for: --classes dragonfly,goldfinch")
+        collected = collect_public(
+            opened,
+            name,
+            opened.label_space.select(classes or ()),
+            limit=limit,
+            queries=query or (),
+            options=_named(option or ()),
+            allow_unknown_licence=allow_unknown_licence,
+            retry_failed=_reason(retry_failed),
+        )
+        _tell(opened, collected, strict)
+
+    return search
+
+
+def _options(
+    near_duplicates: NearDuplicates | None, allow_host: list[str] | None
+) -> dict[str, Any]:
+    return {
+        "collect.near_duplicates": near_duplicates,
+        "network.allow_hosts": tuple(allow_host) if allow_host else None,
+    }
+
+
+def _reason(given: str | None) -> str | None:
+    return "" if given == _ALL else given
+
+
+def _named(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+    options = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"--option {text!r}: write NAME=VALUE")
+        options[name.strip()] = value.strip()
+    return options
+
+
+def _tell(opened: Workspace, collected: Collected, strict: bool) -> None:
+    """Print what a collect did; with `strict`, what was refused or failed is an error."""
     if collected.list is not None:
         collected.list = str(opened.root / collected.list)
-    summary = collected.to_dict()
     text = f"found {collected.found:,}: {collected.new:,} new, {collected.known:,} known"
-    refused = sum(collected.rejected.values())
+    refused, failed = sum(collected.rejected.values()), sum(collected.failed.values())
     if refused:
-        text += f", {refused:,} rejected ({counts(collected.rejected)}); see {collected.list}"
+        text += f", {refused:,} rejected ({counts(collected.rejected)})"
+    if failed:
+        text += f", {failed:,} failed ({counts(collected.failed)})"
+    if collected.waiting:
+        text += f", {collected.waiting:,} waiting"
+    if (refused or failed) and collected.list:
+        text += f"; see {collected.list}"
     if collected.near_duplicates:
         text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
-    emit(summary, text)
-    if strict and refused:
-        were = "file was" if refused == 1 else "files were"
-        raise VerificationError(f"{refused:,} {were} rejected")
+    emit(collected.to_dict(), text)
+    if strict and (refused or failed):
+        number = refused + failed
+        were = "item was" if number == 1 else "items were"
+        raise VerificationError(f"{number:,} {were} rejected or failed")

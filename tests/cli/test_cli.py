@@ -198,7 +198,7 @@ def test_refused_files_are_exit_code_0_and_1_with_strict(workspace: Path, tmp_pa
     done = run_curate("collect", "folder", tmp_path / "photos", workspace=own)
     assert "not-an-image 1" in done.stdout
     done = run_curate("collect", "folder", tmp_path / "photos", "--strict", workspace=own, expect=1)
-    one_line(done.stderr, "1 file was rejected")
+    one_line(done.stderr, "1 item was rejected or failed")
     assert (own / "lists" / "refused.csv").read_text(encoding="utf-8").count("\n") == 2
 
 

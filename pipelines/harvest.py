@@ -1,0 +1,363 @@
+"""Harvest: hits of public sources and lists are downloaded, and decided in their order.
+
+Every step may be killed at any instant. A downloaded image lies in `incoming/` under its SHA-256
+before a transaction says so. Hits are decided in the order in which they were found, whatever the
+order in which servers answered: so the same hits make the same candidates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping
+
+from curate.catalog import hits, intake
+from curate.catalog.tables import now
+from curate.errors import CurateError, Interrupted
+from curate.files import make_folder, remove_leftovers, storage_errors, sync_folder
+from curate.progress import Bar, Stop, progress, say, stop_on_interrupt
+from curate.sources.download import Downloader, Failed, Fetched, Wanted
+from curate.sources.protocol import Hit, Source
+from curate.sources.states import state_of
+from pipelines.admission import Admission, Decided, Ready
+from pipelines.collect import Collected, list_refusals, tally
+from pipelines.placeholders import withdraw_placeholders
+from pipelines.policy import Policy
+from pipelines.reading import image_row, stored_row
+from pipelines.searching import Ask, Searcher, Searches
+from pipelines.workspace import Workspace
+
+#: Hits handed to the downloader before their turn: enough for many hosts, little memory.
+_AHEAD = 2000
+
+#: Results, and seconds, between two transactions.
+_FLUSH, _FLUSH_SECONDS = 256, 1.0
+
+#: Seconds between two records of what hosts were asked.
+_MANNERS_SECONDS = 5.0
+
+#: What a download changes of a hit.
+_RESULT_COLUMNS = ("sha256", "image", "next_try", "final_url", "etag", "last_modified")
+
+#: A downloaded image's row, but for the time.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a command searches and downloads.
+
+    Attributes:
+        source: what is searched; None where only failed hits are tried again.
+        name: the source's name.
+        asks: the searches, in their order.
+        limit: most hits a class; None for all.
+        policy: which licences are taken.
+        scope: the hits that the command downloads; None for those of its own searches.
+    """
+
+    source: Source | None
+    name: str
+    asks: Sequence[Ask]
+    limit: int | None
+    policy: Policy
+    scope: hits.Scope | None
+
+
+class Harvest:
+    """Runs a plan to its end, or until the user stops it.
+
+    Args:
+        workspace: where to; its stage "collect" is held by the caller.
+        plan: what to do.
+        connect: makes the downloader, given what to do with a downloaded file and the folder that
+            it downloads to.
+        remember: keeps what hosts were asked and told.
+        stop: whether the user asked to stop.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        plan: Plan,
+        connect: Callable[[Callable[[Path, str], Row], Path], Downloader[Row]],
+        remember: Callable[[], None],
+        stop: Stop,
+    ) -> None:
+        self.workspace = workspace
+        self.collected = Collected()
+        self._plan, self._connect, self._remember, self._stop = plan, connect, remember, stop
+        self._incoming = workspace.root / "incoming"
+        self._searches = Searches(workspace, plan.name, plan.asks, plan.limit, plan.policy)
+        self._scope = plan.scope
+        if self._scope is None:
+            self._scope = hits.of_searches(self._searches.ids)
+        self._admission = Admission(workspace, self)
+        self._results: list[Fetched[Row] | Failed] = []
+        self._flushed = self._remembered = time.monotonic()
+        # The last hit that was handed to the downloader, and those that it has not answered.
+        self._fed, self._in_hand = 0, set[int]()
+        self._retries = False
+        self._ended: Counter[str] = Counter()
+
+    @property
+    def scope(self) -> hits.Scope:
+        """The hits that this command downloads."""
+        assert self._scope is not None
+        return hits.retried(self._scope) if self._retries else self._scope
+
+    @property
+    def troubles(self) -> Sequence[CurateError]:
+        """What went wrong with searches."""
+        return self._searches.troubles
+
+    def retry(self, matches: Callable[[str], bool]) -> None:
+        """Limit the harvest to hits whose state `matches`; they are tried again."""
+        with self.workspace.catalogue.write() as connection:
+            states = [state for state in hits.counts(connection, self.scope) if matches(state)]
+            hits.try_again(connection, self.scope, states)
+        self._retries = True
+
+    def run(self) -> Collected:
+        """Search, download and decide.
+
+        Raises:
+            StorageError: the disk is full; what was done stays, and the next start goes on.
+            Interrupted: stopped by the user; the same holds.
+        """
+        make_folder(self._incoming)
+        self.workspace.store.remove_leftovers()
+        remove_leftovers(self._incoming)
+        with self.workspace.catalogue.write() as connection:
+            hits.forget_pauses(connection, self.scope)
+        self._remove_unnamed()
+        with (
+            stop_on_interrupt(self._stop) as stop,
+            progress("collect", None if self._retries else self._searches.most) as bar,
+        ):
+            self._work(stop, bar)
+        self._remove_unnamed()
+        self._count()
+        list_refusals(self.workspace, self.collected)
+        if stop.requested:
+            told = f"stopped with {self.collected.new:,} new candidates; run again to go on"
+            raise Interrupted(told)
+        return self.collected
+
+    def _work(self, stop: Stop, bar: Bar) -> None:
+        source = None if self._retries else self._plan.source
+        searcher = Searcher(iter(()) if source is None else self._searches.steps(source))
+        downloader = self._connect(self._look_at, self._incoming)
+        try:
+            while not stop.requested:
+                if self._feed(downloader) and searcher.idle:
+                    searcher.go_on()
+                if (step := searcher.take()) is not None:
+                    if self._searches.record(step):
+                        # They stand before those that were handed on already.
+                        self._fed = 0
+                elif searcher.ended and not downloader.pending and not self._results:
+                    break
+                self._results += downloader.results(timeout=0.1)
+                self._flush(bar)
+        except BaseException:
+            # So that neither waits for a host's pause.
+            stop.request()
+            raise
+        finally:
+            downloader.close()
+            searcher.close()
+        self._results += downloader.results(timeout=0)
+        self._flush(bar, force=True)
+        if not stop.requested:
+            self._admit(None)
+
+    def _feed(self, downloader: Downloader[Row]) -> bool:
+        """Hand waiting hits to the downloader; say whether it could take more than there are."""
+        room = _AHEAD - downloader.pending - len(self._results)
+        if room < _AHEAD // 4:
+            return False
+        count = room + len(self._in_hand)
+        with self.workspace.catalogue.read() as connection:
+            rows = hits.wanted(connection, self.scope, self._fed, count)
+        for row in rows:
+            self._fed = row["id"]
+            if row["id"] not in self._in_hand:
+                self._in_hand.add(row["id"])
+                downloader.add(Wanted(row["id"], row["url"]))
+        return len(rows) < count
+
+    # Downloads
+
+    def _look_at(self, path: Path, sha256: str) -> Row:
+        """The row of a downloaded image; runs in the downloader's threads.
+
+        Raises:
+            ImageRefused: the image cannot be used.
+        """
+        row = stored_row(self.workspace, sha256)
+        if row is None:
+            row = image_row(self.workspace, path.read_bytes(), sha256, None)
+        return {name: value for name, value in row.items() if name != "taken_in"}
+
+    def _flush(self, bar: Bar, *, force: bool = False) -> None:
+        """Write what was downloaded, and decide what can be decided."""
+        moment = time.monotonic()
+        late = moment - self._flushed >= _FLUSH_SECONDS
+        if self._results and (force or late or len(self._results) >= _FLUSH):
+            results, self._results, self._flushed = self._results, [], moment
+            with storage_errors("downloaded images"):
+                for result in results:
+                    if isinstance(result, Fetched):
+                        result.path.replace(self._staged(result.sha256))
+                sync_folder(self._incoming)
+            with self.workspace.catalogue.write() as connection:
+                hits.change_hits(connection, [self._result_row(result) for result in results])
+                before = hits.first_waiting(connection, self.scope)
+            self._in_hand.difference_update(result.wanted.id for result in results)
+            bar.advance(sum(not _waits(result) for result in results))
+            self._admit(before)
+        if force or moment - self._remembered >= _MANNERS_SECONDS:
+            self._remembered = moment
+            self._remember()
+
+    def _result_row(self, result: Fetched[Row] | Failed) -> dict[str, Any]:
+        row: dict[str, Any] = dict.fromkeys(_RESULT_COLUMNS)
+        row |= {"id": result.wanted.id, "attempts": result.attempts}
+        # A hit that is tried again stays one until it ends.
+        going_on = hits.RETRIED if self._retries else ""
+        if isinstance(result, Failed):
+            self._ended[result.state] += 1
+            detail = going_on if self._retries and _waits(result) else result.detail
+            return row | {"state": result.state, "detail": detail, "next_try": result.retry_at}
+        return row | {
+            "state": "fetched",
+            "detail": going_on,
+            "sha256": result.sha256,
+            "image": result.outcome,
+            "final_url": result.url,
+            "etag": result.etag,
+            "last_modified": result.last_modified,
+        }
+
+    def _staged(self, sha256: str) -> Path:
+        return self._incoming / sha256
+
+    # Decisions
+
+    def _admit(self, before: int | None) -> None:
+        """Decide about downloaded hits in their order, up to the id `before`."""
+        while True:
+            with self.workspace.catalogue.read() as connection:
+                rows = hits.fetched(connection, self.scope, before, _FLUSH)
+            if not rows:
+                return
+            items = [self._ready(row) for row in rows]
+            lost = [row["id"] for row, item in zip(rows, items, strict=True) if item is None]
+            if lost:
+                self._fetch_anew(lost)
+            batch = withdraw_placeholders(self.workspace, [item for item in items if item])
+            decided = self._admission.admit(batch)
+            self.collected.new += len(decided.accepted)
+            self.collected.near_duplicates += decided.near_duplicates
+            self._drop(decided)
+
+    def _ready(self, row: RowMapping) -> Ready | None:
+        """A downloaded hit with its content; None where the file is gone."""
+        image = {**row["image"], "taken_in": now()}
+        staged = self._staged(row["sha256"])
+        there = staged.is_file()
+        if not there and not self.workspace.store.holds(row["sha256"], image["extension"]):
+            return None
+        hit = Hit(
+            row["source"],
+            row["locator"],
+            row["label"],
+            url=row["url"],
+            collection=row["collection"],
+            page=row["page"],
+            title=row["title"],
+            author=row["author"],
+            licence=row["licence_text"],
+        )
+        return Ready(hit, row["wnid"], image, staged if there else None, row["id"])
+
+    def _fetch_anew(self, numbers: Sequence[int]) -> None:
+        """Somebody removed downloaded files: they are downloaded and decided once more."""
+        changed = [{"id": number, "state": "waiting", "image": None} for number in numbers]
+        with self.workspace.catalogue.write() as connection:
+            hits.change_hits(connection, changed)
+        self._fed = 0
+
+    def record(self, connection: Connection, decided: Decided, moment: datetime) -> None:
+        """Write what became of hits, in the transaction that admits them."""
+        taken = [*(item for item, _ in decided.accepted.values()), *decided.known]
+        ended = [(item.number, "downloaded", "") for item in taken]
+        ended += [
+            (item.number, state_of(item.refusal.reason), item.refusal.detail)
+            for item in decided.refused
+        ]
+        self._ended.update(state for _, state, _ in ended)
+        hits.change_hits(
+            connection,
+            [
+                {"id": number, "state": state, "detail": detail, "image": None}
+                for number, state, detail in ended
+            ],
+        )
+
+    def _drop(self, decided: Decided) -> None:
+        """Remove the files of refused images that no other hit waits with."""
+        gone = {item.image["sha256"] for item in decided.twins}
+        if not gone:
+            return
+        with self.workspace.catalogue.read() as connection:
+            gone -= hits.fetched_among(connection, sorted(gone))
+        for sha256 in gone:
+            self._staged(sha256).unlink(missing_ok=True)
+
+    def _remove_unnamed(self) -> None:
+        """Remove files that a kill left between a download and its record or after a decision, and
+        images whose candidates were withdrawn.
+        """
+        with self.workspace.catalogue.read() as connection:
+            named = hits.fetched_files(connection)
+            unused = intake.images_unused(connection)
+        for path in self._incoming.iterdir():
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+        # The file goes first: a row without its file is found again, a file without a row is not.
+        for sha256, extension in unused:
+            self.workspace.store.path(sha256, extension).unlink(missing_ok=True)
+            with self.workspace.catalogue.write() as connection:
+                intake.remove_image(connection, sha256)
+
+    # The end
+
+    def _count(self) -> None:
+        """What the hits of this command are now."""
+        collected = self.collected
+        with self.workspace.catalogue.read() as connection:
+            states = dict(self._ended) if self._retries else hits.counts(connection, self.scope)
+            again = hits.earliest_try(connection, self.scope)
+        for state, number in states.items():
+            collected.found += number
+            if state == "downloaded":
+                collected.known += max(0, number - collected.new)
+            else:
+                tally(collected, state, number)
+        if collected.waiting and again is not None:
+            say(
+                f"{collected.waiting:,} photos wait for hosts that asked for a pause; run the same "
+                f"command again after {again:%Y-%m-%d %H:%M:%S} UTC"
+            )
+
+
+def _waits(result: Fetched[Row] | Failed) -> bool:
+    return isinstance(result, Failed) and result.state == "waiting"

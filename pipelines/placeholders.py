@@ -1,0 +1,92 @@
+"""Pictures that stand in for missing ones, told by one file arriving under many addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection
+
+from curate.catalog import hits, intake
+from curate.errors import ImageRefused
+from pipelines.admission import Ready, Refused
+from pipelines.workspace import Workspace
+
+
+def withdraw_placeholders(
+    workspace: Workspace, batch: Sequence[Ready | Refused]
+) -> list[Ready | Refused]:
+    """Refuse images that arrived under many addresses of one host, and withdraw earlier ones.
+
+    The first of them became a candidate when it was not yet known what it is. It is withdrawn,
+    unless a run has judged it already; then it stays, and people will reject it.
+
+    Args:
+        workspace: its setting `collect.placeholder_urls` says how many addresses are too many.
+        batch: downloaded hits in their order.
+
+    Returns:
+        The batch, with placeholders refused.
+    """
+    many = workspace.settings.collect.placeholder_urls
+    shas = sorted({item.image["sha256"] for item in batch if isinstance(item, Ready)})
+    with workspace.catalogue.read() as connection:
+        arrived = hits.addresses_of(connection, shas)
+    suspects: dict[str, str] = {}
+    result: list[Ready | Refused] = []
+    for item in batch:
+        if isinstance(item, Refused) or item.number is None:
+            result.append(item)
+            continue
+        sha256, last = item.image["sha256"], item.number
+        if sha256 not in suspects:
+            # Only what came before counts, so that the answer does not depend on how far
+            # downloads are.
+            rows = [row for row in arrived.get(sha256, ()) if row["id"] <= last]
+            host = _shared_host([row["url"] for row in rows], many)
+            if host is None and not any(row["state"] == "placeholder" for row in rows):
+                result.append(item)
+                continue
+            told = f"under {many} addresses of {host}" if host else "as a placeholder before"
+            suspects[sha256] = f"one picture that arrived {told}"
+        refusal = ImageRefused("placeholder", suspects[sha256])
+        result.append(Refused(item.hit, refusal, item.number))
+    if suspects:
+        with workspace.catalogue.write() as connection:
+            for sha256, detail in suspects.items():
+                _withdraw(connection, sha256, detail)
+        # In this batch, too, the ones before the one too many are placeholders.
+        result = [
+            Refused(item.hit, ImageRefused("placeholder", suspects[sha]), item.number)
+            if isinstance(item, Ready) and (sha := item.image["sha256"]) in suspects
+            else item
+            for item in result
+        ]
+    return result
+
+
+def _withdraw(connection: Connection, sha256: str, detail: str) -> None:
+    if not intake.withdraw_image(connection, sha256):
+        return
+    rows = hits.addresses_of(connection, [sha256]).get(sha256, [])
+    hits.change_hits(
+        connection,
+        [
+            {"id": row["id"], "state": "placeholder", "detail": detail, "image": None}
+            for row in rows
+            if row["state"] in ("downloaded", "duplicate")
+        ],
+    )
+
+
+def _shared_host(urls: Sequence[str | None], many: int) -> str | None:
+    """The host that has at least `many` different pages among the addresses, if one has."""
+    by_host: dict[str, set[str]] = {}
+    for url in urls:
+        try:
+            parts = urlsplit(url or "")
+        except ValueError:
+            continue
+        # What follows "?" often does not change the picture.
+        by_host.setdefault(parts.netloc.lower(), set()).add(parts.path)
+    return next((host for host, paths in by_host.items() if len(paths) >= many), None)

@@ -1,0 +1,224 @@
+"""Searches: what is asked, class by class, and the hits that come, recorded with their cursor.
+
+The hits of a step and the place where the search stands after them are written in one transaction:
+a search that is cut off goes on there, and no hit is recorded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from curate.catalog import hits
+from curate.catalog.tables import now
+from curate.errors import CurateError, ImageRefused, Interrupted, QuotaExhausted
+from curate.licences import parse
+from curate.sources.protocol import Hit, Query, Source
+from curate.sources.states import state_of
+from pipelines.admission import Labels
+from pipelines.policy import Policy
+from pipelines.workspace import Workspace
+
+#: Most hits of one step.
+_STEP = 200
+
+#: Hits in these states were never worth a download; they do not count towards a limit.
+_NEVER_WANTED = ("licence", "malformed", "no_label", "bad_url")
+
+#: What a licence that is allowed now changes of a hit that was refused for it.
+_LICENCE_COLUMNS = ("licence", "licence_url", "licence_text", "seen", "search_id")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One search: a class and what to search for; both empty for a list."""
+
+    wnid: str
+    text: str
+    options: Mapping[str, Any]
+
+
+@dataclass
+class Step:
+    """Some hits of a search, and whether there are no more."""
+
+    search_id: int
+    ask: Ask
+    hits: list[Hit]
+    done: bool = False
+
+
+class Searches:
+    """The searches of a command, one after the other.
+
+    Args:
+        workspace: where hits are recorded.
+        name: the source's name.
+        asks: the searches, in their order.
+        limit: most hits a class; None for all.
+        policy: which licences are taken.
+
+    Attributes:
+        ids: of the searches in the catalogue.
+        troubles: what went wrong, one error a search.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str,
+        asks: Sequence[Ask],
+        limit: int | None,
+        policy: Policy,
+    ) -> None:
+        self.troubles: list[CurateError] = []
+        self._workspace, self._name, self._limit, self._policy = workspace, name, limit, policy
+        self._labels = Labels(workspace.label_space)
+        self._open: list[tuple[Ask, RowMapping]] = []
+        with workspace.catalogue.write() as connection:
+            for ask in asks:
+                options = {**ask.options, "licences": policy.identity}
+                row = hits.open_search(connection, name, ask.wnid, ask.text, options)
+                self._open.append((ask, row))
+        self.ids = [row["id"] for _, row in self._open]
+
+    @property
+    def most(self) -> int | None:
+        """How many hits are wanted in all; None where there is no limit."""
+        return self._limit and self._limit * len({ask.wnid for ask, _ in self._open})
+
+    def steps(self, source: Source) -> Iterator[Step]:
+        """Search until each class has what it may have.
+
+        The caller records each step before it asks for the next one.
+        """
+        for ask, row in self._open:
+            missing = self._missing(ask.wnid)
+            if row["done"] or missing == 0:
+                continue
+            options = tuple((name, str(value)) for name, value in ask.options.items())
+            query = Query(ask.wnid, ask.text, self._policy.sent, row["cursor"], options)
+            try:
+                found = source.search(query)
+                while missing != 0:
+                    step = Step(row["id"], ask, [])
+                    for hit in found:
+                        step.hits.append(hit)
+                        if len(step.hits) == min(_STEP, missing or _STEP):
+                            break
+                    else:
+                        step.done = True
+                    yield step
+                    if step.done:
+                        break
+                    missing = self._missing(ask.wnid)
+            except Interrupted:
+                return
+            except QuotaExhausted as error:
+                self.troubles.append(error)
+                return
+            except CurateError as error:
+                self.troubles.append(error)
+
+    def _missing(self, wnid: str) -> int | None:
+        if self._limit is None:
+            return None
+        with self._workspace.catalogue.read() as connection:
+            there = hits.count_wanted(connection, self._name, wnid, _NEVER_WANTED)
+        return max(0, self._limit - there)
+
+    def record(self, step: Step) -> bool:
+        """Write the hits of a step, and where its search stands.
+
+        Returns:
+            Whether hits that were refused before, for their licence, wait for a download now.
+        """
+        moment = now()
+        rows: dict[str, dict[str, Any]] = {}
+        for hit in step.hits:
+            row = self._row(hit, step, moment)
+            rows.setdefault(row["key"], row)
+        with self._workspace.catalogue.write() as connection:
+            known = hits.states_of_keys(connection, list(rows))
+            hits.add_hits(connection, [row for key, row in rows.items() if key not in known])
+            allowed = [
+                {"id": known[key][0]}
+                | {name: row[name] for name in ("state", "detail", *_LICENCE_COLUMNS)}
+                for key, row in rows.items()
+                if key in known and known[key][1] == "licence" and row["state"] == "waiting"
+            ]
+            hits.change_hits(connection, allowed)
+            if step.hits or step.done:
+                cursor = step.hits[-1].cursor if step.hits else None
+                hits.set_search(connection, step.search_id, cursor, done=step.done)
+        return bool(allowed)
+
+    def _row(self, hit: Hit, step: Step, moment: datetime) -> dict[str, Any]:
+        licence = parse(hit.licence)
+        wnid, state, detail = step.ask.wnid, "waiting", ""
+        try:
+            if hit.refusal is not None:
+                raise hit.refusal
+            wnid = wnid or self._labels.wnid(hit.label)
+            if hit.url is None:
+                raise ImageRefused("malformed-record", "no address")
+            self._policy.check(hit, licence)
+        except ImageRefused as refusal:
+            state, detail = state_of(refusal.reason), refusal.detail
+        return {
+            "key": hits.hit_key(hit.source, hit.locator, wnid or hit.label),
+            "search_id": step.search_id,
+            "source": hit.source,
+            "locator": hit.locator,
+            "label": hit.label,
+            "wnid": wnid,
+            "url": hit.url,
+            "collection": hit.collection,
+            "page": hit.page,
+            "title": hit.title,
+            "author": hit.author,
+            "licence": licence.id,
+            "licence_url": licence.url,
+            "licence_text": hit.licence,
+            "seen": moment,
+            "state": state,
+            "detail": detail,
+            "attempts": 0,
+            "updated": moment,
+        }
+
+
+class Searcher:
+    """Takes the steps of searches in a thread of its own: servers are slow, and pauses long."""
+
+    def __init__(self, steps: Iterator[Step]) -> None:
+        self._steps = steps
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._future: Future[Step | None] | None = None
+        self.ended = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether `go_on` may be called."""
+        return self._future is None and not self.ended
+
+    def go_on(self) -> None:
+        """Begin the next step."""
+        self._future = self._pool.submit(next, self._steps, None)
+
+    def take(self) -> Step | None:
+        """The step that was begun, if it has come; after the last one `ended` is true."""
+        if self._future is None or not self._future.done():
+            return None
+        step, self._future = self._future.result(), None
+        self.ended = step is None
+        return step
+
+    def close(self) -> None:
+        """Wait for the step in hand."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
