@@ -100,8 +100,9 @@ def _texts(column: pa.Array) -> list[str | ImageRefused | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_dictionary(column.type):
+    if not _is_text(column.type):
         return [None if value is None else str(value) for value in column.to_pylist()]
+    column = column.dictionary_encode()
     values = column.dictionary.cast(pa.large_binary())
     fits = pc.fill_null(pc.less_equal(pc.binary_length(values), LONGEST_ROW), True)
     short = values if pc.all(fits).as_py() else pc.if_else(fits, values, None)

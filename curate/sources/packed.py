@@ -64,11 +64,12 @@ def _buffered(stream: IO[bytes] | Stream) -> io.BufferedReader:
 class _Unpacked:
     """What a compressed stream unpacks to, as long as that is no bomb."""
 
-    def __init__(self, stream: Stream, packed: Stream) -> None:
+    def __init__(self, stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, packed: Stream) -> None:
         self._stream, self._packed = stream, packed
 
     def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
+        # Reading on would lose what is whole before data that is not.
+        data = self._stream.read1(size)
         self._weigh()
         return data
 

@@ -112,11 +112,11 @@ class TarFiles:
         except OSError as error:
             if alone:
                 raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from error
-            yield _refused(place, ImageRefused("unreadable", error.strerror or str(error)))
+            yield _refused(place, ImageRefused("unreadable", error.strerror or str(error)), here)
         except ImageRefused as refusal:
             if alone:
                 raise UsageError(f"cannot read {printable(path)}: {refusal.detail}") from refusal
-            yield _refused(place, refusal)
+            yield _refused(place, refusal, here)
 
     def _members(self, members: Members, place: _Place, depth: int) -> Iterator[Hit]:
         """The hits of a tar file and of those within it; ends with a refused one if it breaks."""
@@ -216,6 +216,6 @@ def _passed(cursor: Cursor) -> tuple[int, ...]:
     return tuple(told) if isinstance(told, list) else ()
 
 
-def _refused(place: _Place, refusal: ImageRefused, cursor: Cursor | None = None) -> Hit:
+def _refused(place: _Place, refusal: ImageRefused, cursor: Cursor) -> Hit:
     label = place.stem if _WNID.fullmatch(place.stem) else ""
     return Hit(NAME, locator_of(place.locator), label, refusal=refusal, cursor=cursor)

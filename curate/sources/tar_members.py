@@ -6,13 +6,15 @@ the place it has reached, and a list of all members in memory.
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from typing import IO, Any, cast
 
 from curate.errors import ImageRefused
-from curate.sources.packed import Stream, faults_told
+from curate.sources.packed import faults_told
 
 #: Most bytes of headers before one member: paths take 4 kB, extended attributes some more.
 _LONGEST_HEADERS = 65_536
@@ -20,10 +22,17 @@ _LONGEST_HEADERS = 65_536
 #: Most entries that hold for all members of an archive.
 _MOST_GLOBAL_ENTRIES = 100
 
+#: The library looks for numbers in time that grows with the square of their length.
+_ENDLESS_NUMBER = re.compile(rb"\d{1000}")
+
 _PIECE = 1 << 20
 
 #: No archive is larger; operating systems refuse places far behind a file's end.
 _FARTHEST = 1 << 43
+
+
+#: The library's parser was not written for hostile numbers.
+_HEADER_ERRORS = (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 
 @contextmanager
@@ -36,8 +45,7 @@ def _faults_told() -> Iterator[None]:
         if "unexpected end of data" in str(error):
             raise ImageRefused("truncated", "the archive ends within a member") from error
         raise ImageRefused("corrupt-data", f"a damaged header: {error}") from error
-    # The library's parser was not written for hostile numbers.
-    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+    except _HEADER_ERRORS as error:
         raise ImageRefused("corrupt-data", f"a damaged header: {error}") from error
 
 
@@ -46,7 +54,7 @@ class _Guarded:
 
     mode = "rb"
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: BufferedReader) -> None:
         self._stream, self._left = stream, 0
         self.last, self.short = b"", False
 
@@ -60,6 +68,8 @@ class _Guarded:
         self._left -= size
         self.last = self._stream.read(size)
         self.short = len(self.last) < size
+        if _ENDLESS_NUMBER.search(self.last):
+            raise ImageRefused("metadata-bomb", "a header with an endless number")
         return self.last
 
     def seek(self, position: int) -> int:
@@ -76,19 +86,20 @@ class _Guarded:
 class Part:
     """The content of a member as a stream of its own: for a tar file within a tar file."""
 
-    def __init__(self, stream: Stream, start: int, length: int) -> None:
+    def __init__(self, stream: BufferedReader, start: int, length: int) -> None:
         self._stream, self._start, self._length = stream, start, length
         self._position = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes, none behind the member's end."""
+        """Some of the next bytes, none behind the member's end."""
         size = min(size, self._length - self._position)
         if size <= 0:
             return b""
         target = self._start + self._position
         if self._stream.tell() != target:
             self._stream.seek(target)
-        data = self._stream.read(size)
+        # Reading on would lose what is whole before data that is not.
+        data = self._stream.read1(size)
         self._position += len(data)
         return data
 
@@ -114,23 +125,21 @@ class Members:
         ImageRefused: "empty-file" or "corrupt-data": it is no tar file.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: BufferedReader) -> None:
         self._stream = stream
         self._guarded = _Guarded(stream)
         self._guarded.allow(_LONGEST_HEADERS)
-        try:
-            with _faults_told():
+        with faults_told():
+            try:
                 self._archive = tarfile.TarFile(
                     fileobj=cast(IO[bytes], self._guarded),
                     encoding="utf-8",
                     errors="surrogateescape",
                 )
-        except ImageRefused as refusal:
-            if not self._guarded.last and stream.tell() == 0:
-                raise ImageRefused("empty-file") from None
-            if refusal.reason in ("unreadable", "metadata-bomb"):
-                raise
-            raise ImageRefused("corrupt-data", "no tar file") from refusal
+            except _HEADER_ERRORS as error:
+                if stream.tell() == 0:
+                    raise ImageRefused("empty-file") from error
+                raise ImageRefused("corrupt-data", "no tar file") from error
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         """The members' headers.
