@@ -202,6 +202,31 @@ def test_what_was_uploaded_together_is_divided_by_licence_and_the_rest_is_told(
     assert "2011-03-1" in said
 
 
+def test_a_search_goes_on_within_a_window_divided_by_licence(server: FlickrServer) -> None:
+    server.most = 20
+    server.photos = [photo(n, START, (4, 9, 11)[n % 3]) for n in range(1, 49)]
+    server.photos.append(photo(99, START + YEAR))
+    whole = list(found(server, page=5, most=20))
+    assert len(whole) == 49
+    for stop in range(1, 49, 4):
+        after = found(server, page=5, most=20, cursor=whole[stop - 1].cursor)
+        locators = {hit.locator for hit in (*whole[:stop], *after)}
+        assert locators == {hit.locator for hit in whole}
+
+
+def test_no_photo_falls_between_two_windows(server: FlickrServer) -> None:
+    server.most = 1000
+    server.photos = [photo(n, START + n // 2) for n in range(3000)]
+    dates = (("min_upload_date", str(START)), ("max_upload_date", str(START + 1499)))
+    whole = list(found(server, page=250, most=1000, options=dates))
+    assert [hit.locator for hit in whole] == [f"photos/{n}" for n in range(3000)]
+    windows = sorted({hit.cursor["since"] for hit in whole if hit.cursor})
+    assert len(windows) > 3
+    for stop in (1, 700, 1500, 2999):
+        after = found(server, page=250, most=1000, options=dates, cursor=whole[stop - 1].cursor)
+        assert len({hit.locator for hit in (*whole[:stop], *after)}) == 3000
+
+
 def test_only_the_licences_asked_for_divide_a_window(server: FlickrServer) -> None:
     server.most = 20
     server.photos = [photo(n, START, 4 + n % 3) for n in range(1, 61)]

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.errors import AmbiguousNameError, SourceError, UnknownNameError, UsageError
+from curate.errors import (
+    AmbiguousNameError,
+    QuotaExhausted,
+    SourceError,
+    UnknownNameError,
+    UsageError,
+)
 from curate.licences import parse
 from curate.sources import inaturalist
 from curate.sources.inaturalist import Inaturalist
@@ -153,14 +159,15 @@ def test_what_is_no_photo_of_the_observation_is_refused(server: InaturalistServe
                 photo(2, "cc-by", OPEN, url=HIDDEN),
                 photo(3, "cc-by", OPEN, url=f"{OPEN}/photos/4/square.jpg"),
                 photo(5, "cc-by", OPEN, url="file:///photos/5/square.jpg"),
-                photo(6, "cc-by", OPEN),
+                photo(6, "cc-by", OPEN, hidden=True),
+                photo(7, "cc-by", OPEN),
             ],
         )
     ]
     hits = list(found(server))
-    assert [hit.refusal and hit.refusal.reason for hit in hits] == ["malformed-record"] * 4 + [None]
-    assert [hit.locator for hit in hits] == [f"photos/{n}" for n in (1, 2, 3, 5, 6)]
-    assert [hit.url for hit in hits[:4]] == [None] * 4
+    assert [hit.refusal and hit.refusal.reason for hit in hits] == ["malformed-record"] * 5 + [None]
+    assert [hit.locator for hit in hits] == [f"photos/{n}" for n in (1, 2, 3, 5, 6, 7)]
+    assert [hit.url for hit in hits[:5]] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -180,7 +187,8 @@ def test_a_taxon_is_found_by_the_whole_of_its_name(
 ) -> None:
     list(found(server, text=text, options=options))
     assert [asked["taxon_id"] for asked in server.asked()] == [str(number)]
-    assert len(server.asked("/v1/taxa")) == 1
+    (asked,) = server.asked("/v1/taxa")
+    assert asked["is_active"] == "true"
 
 
 def test_a_number_is_taken_for_the_taxon_as_it_is(server: InaturalistServer) -> None:
@@ -390,6 +398,22 @@ def test_throttling_and_broken_servers_are_waited_for(server: InaturalistServer)
     assert len(list(source.search(Query(DRAGONFLY, str(ANISOPTERA))))) == 3
     assert len(server.asked()) == 3
     assert waits.slept >= 7
+
+
+def test_a_quota_that_ends_in_the_middle_says_when_to_come_back_and_loses_nothing(
+    server: InaturalistServer,
+) -> None:
+    server.observations = many(12)
+    hits = found(server, page=5)
+    before = list(itertools.islice(hits, 5))
+    server.faults = [(429, {"Retry-After": "3600"}, THROTTLED)]
+    with pytest.raises(QuotaExhausted) as caught:
+        next(hits)
+    assert caught.value.until is not None
+    source = Inaturalist(client(server), server.api, page=5)
+    after = source.search(Query(DRAGONFLY, str(ANISOPTERA), cursor=before[-1].cursor))
+    locators = [hit.locator for hit in (*before, *after)]
+    assert locators == [f"photos/{n * 10}" for n in range(1, 13)]
 
 
 def test_an_unknown_number_is_told_in_one_line(server: InaturalistServer) -> None:
