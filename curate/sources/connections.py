@@ -50,7 +50,7 @@ class Limits:
 
     def __init__(self, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds
-        self.bytes: float = HEADER_BYTES
+        self.bytes = HEADER_BYTES
         self.in_body = False
         self.connected = False
 
@@ -58,12 +58,13 @@ class Limits:
         """From now on headers are read."""
         self.bytes, self.in_body, self.connected = HEADER_BYTES, False, False
 
-    def begin_body(self, max_bytes: float) -> None:
-        """From now on a body is read, of which at most so many bytes are wanted.
+    def begin_piece(self, size: int) -> None:
+        """From now on a piece of a body is read.
 
-        What carries the body (chunk sizes, trailers, bytes read ahead) may be as much again.
+        What carries it (chunk sizes, trailers, bytes read ahead) may be seven times as much. The
+        standard library reads all that comes for a chunk of size -1: this is what ends it.
         """
-        self.bytes, self.in_body = 2 * max_bytes + 2**20, True
+        self.bytes, self.in_body = 8 * size + 2**20, True
 
     def left(self) -> float:
         """Seconds left.

@@ -56,7 +56,6 @@ class Answer:
         Raises:
             FetchFailed: "too_large", "truncated", "timeout", "connection" or "bad_answer".
         """
-        self._limits.begin_body(self._max_bytes)
         coding = self.headers.get("Content-Encoding", "").strip().lower()
         # Other codings that servers name (aws-chunked, utf-8) are mistakes, not codings.
         pieces = self._read(size)
@@ -70,12 +69,20 @@ class Answer:
             yield piece
 
     def _read(self, size: int) -> Iterator[bytes]:
-        read = self._response.read
+        read, limits = self._response.read, self._limits
+        # Packed bytes may go on without ever unpacking to anything.
+        left = 2 * self._max_bytes
         try:
-            while piece := read(size, decode_content=False):
+            while left >= 0:
+                limits.begin_piece(size)
+                piece = read(size, decode_content=False)
+                if not piece:
+                    return
+                left -= len(piece)
                 yield piece
         except (HTTPError, OSError, ValueError) as error:
             raise failure_of(error) from error
+        raise FetchFailed("too_large", f"over {self._max_bytes:,} bytes")
 
 
 def _inflate(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -330,7 +330,7 @@ def test_what_never_ends_is_left_early_and_takes_no_memory(
     server: LoopbackServer, path: str, state: str
 ) -> None:
     server.on("/*", endless)
-    asking = fetcher(server)
+    asking = fetcher(server, total_seconds=20)
     tracemalloc.start()
     began = time.monotonic()
     try:
@@ -349,6 +349,21 @@ def test_what_never_ends_is_left_early_and_takes_no_memory(
     # The server's own pieces, in the same process, are part of it.
     assert peak < 16 * MEGABYTE
     assert time.monotonic() - began < 3.0
+
+
+@pytest.mark.parametrize("path", ["/negative-chunk", "/trailer"])
+def test_one_read_takes_little_memory_whatever_the_limit_is(
+    server: LoopbackServer, path: str
+) -> None:
+    server.on("/*", endless)
+    tracemalloc.start()
+    try:
+        failed = failure(fetcher(server, total_seconds=3), server.url(path), 2**50)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert failed.state == "too_large"
+    assert peak < 16 * MEGABYTE
 
 
 def test_a_bomb_is_unpacked_no_further_than_the_limit(server: LoopbackServer) -> None:
