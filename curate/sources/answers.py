@@ -18,13 +18,14 @@ class Record(BaseModel):
 _R = TypeVar("_R", bound=Record)
 
 
-def understood(form: type[_R], answer: Any, source: str) -> _R:
+def understood(form: type[_R], answer: Any, source: str, what: str = "the answer") -> _R:
     """An answer without which a search cannot go on.
 
     Args:
         form: what it should look like.
         answer: what the API answered, from JSON.
         source: the source's name, for the error.
+        what: what to call it there.
 
     Raises:
         SourceError: it looks otherwise; the text names the field.
@@ -32,7 +33,7 @@ def understood(form: type[_R], answer: Any, source: str) -> _R:
     try:
         return form.model_validate(answer)
     except ValidationError as error:
-        raise SourceError(f"{source}: the answer is not understood: {_told(error)}") from None
+        raise SourceError(f"{source}: {what} is not understood: {_told(error)}") from None
 
 
 def malformed(error: ValidationError) -> ImageRefused:

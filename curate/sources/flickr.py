@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -24,10 +24,12 @@ from curate.errors import ImageRefused, SourceError, UnknownNameError, UsageErro
 from curate.licences import parse
 from curate.progress import say
 from curate.sources.answers import Record, malformed, understood, whole_number
-from curate.sources.api import ApiClient, TryAgain
 from curate.sources.hit_parts import options_of, unnamed
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
+
+if TYPE_CHECKING:
+    from curate.sources.api import ApiClient
 
 NAME = "flickr"
 NEEDS_CONTACT = False
@@ -162,7 +164,7 @@ class Flickr:
 
     Options of a query are those of `PASSED_ON`; `min_upload_date` and `max_upload_date`, in seconds
     since 1970 or as "2012-07-11" or "2012-07-11 20:00:00" in UTC; and `size`: "large" unless given,
-    or "original". Classifiers look at 256 pixels: 1024 are plenty, and originals have ten times the
+    or "original". Classifiers look at 256 pixels: 1024 are plenty, and a fraction of an original's
     bytes.
 
     Args:
@@ -192,7 +194,9 @@ class Flickr:
             UsageError: the API does not accept the key, or an option is unusable.
         """
         asked = _asked(query)
-        place = None if query.cursor is None else understood(_Place, query.cursor, NAME)
+        place = None
+        if query.cursor is not None:
+            place = understood(_Place, query.cursor, NAME, "the stored place of the search")
         return self._walk(asked, place)
 
     def _walk(self, asked: _Asked, place: _Place | None) -> Iterator[Hit]:
@@ -282,10 +286,13 @@ class Flickr:
 
     def _check(self, answer: Any, headers: Mapping[str, str]) -> None:
         """Errors come with status 200."""
+        from curate.sources.api import TryAgain
+
         if not isinstance(answer, dict) or answer.get("stat") != "fail":
             return
         code = whole_number(answer, "code")
-        message = (clean(str(answer.get("message", "")), 200) or "").replace(self._key, "…")
+        message = " ".join(str(answer.get("message", "")).replace(self._key, "…").split())
+        message = clean(message, 200) or "no reason given"
         told = f"{NAME}: error {code}: {message}"
         if code in _AGAIN:
             raise TryAgain(None, told)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -26,10 +26,12 @@ from curate.errors import (
     UsageError,
 )
 from curate.sources.answers import Record, malformed, understood, whole_number
-from curate.sources.api import ApiClient
 from curate.sources.hit_parts import options_of, unnamed
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
+
+if TYPE_CHECKING:
+    from curate.sources.api import ApiClient
 
 NAME = "inaturalist"
 
@@ -181,7 +183,9 @@ class Inaturalist:
             UsageError: no such taxon, several of that name, or an unusable option.
         """
         asked = _asked(query)
-        place = None if query.cursor is None else understood(_Place, query.cursor, NAME)
+        place = None
+        if query.cursor is not None:
+            place = understood(_Place, query.cursor, NAME, "the stored place of the search")
         return self._walk(query.wnid, asked, place)
 
     def _walk(self, label: str, asked: _Asked, place: _Place | None) -> Iterator[Hit]:

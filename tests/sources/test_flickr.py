@@ -260,7 +260,7 @@ def test_a_service_that_is_away_for_now_is_asked_again(server: FlickrServer, cod
 
 def test_other_errors_end_the_search_in_one_line(server: FlickrServer) -> None:
     server.faults = [fail(18, "Illogical arguments\nreally")]
-    with pytest.raises(SourceError, match="flickr: error 18: Illogical arguments"):
+    with pytest.raises(SourceError, match="flickr: error 18: Illogical arguments really"):
         list(found(server))
     assert server.hits() == 1
 
@@ -282,6 +282,10 @@ def test_a_key_that_is_not_accepted_is_told_without_the_key(server: FlickrServer
     assert caught.value.exit_code == 2
     assert secret not in str(caught.value)
     assert server.hits() == 1
+    server.faults = [fail(100, "x" * 190 + secret)]
+    with pytest.raises(UsageError) as caught:
+        list(found(server, key=secret))
+    assert secret[:5] not in str(caught.value)
 
 
 def test_no_error_of_the_way_there_shows_the_key(server: FlickrServer) -> None:
