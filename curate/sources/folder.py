@@ -184,7 +184,3 @@ def _name(root: Path) -> str:
 
 def _is_image_name(name: str) -> bool:
     return name.lower().endswith((".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif"))
-
-
-#: The earlier name of what this source finds.
-Found = Hit
