@@ -174,6 +174,7 @@ REASONS: dict[str, str] = {
     "outside": "the table names a path outside the folder",
     "malformed-record": "the source's record of it is not understood",
     "licence": "its licence is not among collect.licences",
+    "placeholder": "a picture that stands in for a missing one",
     "altered": "a stored file no longer has the content it was stored with",
     "nan-logits": "a model's output for it is not a number",
 }

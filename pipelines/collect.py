@@ -19,8 +19,8 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from curate.catalog import hits, intake
-from curate.errors import ImageRefused, Interrupted
-from curate.files import atomic_write, csv_lines, make_folder, sha256_bytes
+from curate.errors import ImageRefused, Interrupted, UsageError
+from curate.files import atomic_write, csv_lines, make_folder, printable, sha256_bytes
 from curate.progress import Bar, progress, stop_on_interrupt
 from curate.sources.folder import Folder, read_image
 from curate.sources.protocol import Hit, Query, Source
@@ -125,7 +125,10 @@ def collect_tar(workspace: Workspace, path: Path, wnids: Sequence[str] | None = 
 
 def _identity(path: Path, wnids: Sequence[str] | None) -> dict[str, Any]:
     """What makes a later start of the same search go on: the same archive and classes."""
-    status = path.stat()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from error
     return {
         "path": path.resolve().name,
         "bytes": status.st_size,

@@ -137,6 +137,7 @@ class Harvest:
         with self.workspace.catalogue.write() as connection:
             hits.forget_pauses(connection, self.scope)
         self._remove_unnamed()
+        self._miss_files()
         with (
             stop_on_interrupt(self._stop) as stop,
             progress("collect", None if self._retries else self._searches.most) as bar,
@@ -260,8 +261,7 @@ class Harvest:
                 return
             items = [self._ready(row) for row in rows]
             lost = [row["id"] for row, item in zip(rows, items, strict=True) if item is None]
-            if lost:
-                self._fetch_anew(lost)
+            self._fetch_anew(lost)
             batch = withdraw_placeholders(self.workspace, [item for item in items if item])
             decided = self._admission.admit(batch)
             self.collected.new += len(decided.accepted)
@@ -288,8 +288,21 @@ class Harvest:
         )
         return Ready(hit, row["wnid"], image, staged if there else None, row["id"])
 
+    def _miss_files(self) -> None:
+        """Look whether what is downloaded and not decided is there: a copied workspace may lack it."""
+        last = 0
+        while True:
+            with self.workspace.catalogue.read() as connection:
+                rows = hits.fetched(connection, self.scope, None, _FLUSH, after=last)
+            if not rows:
+                return
+            self._fetch_anew([row["id"] for row in rows if self._ready(row) is None])
+            last = rows[-1]["id"]
+
     def _fetch_anew(self, numbers: Sequence[int]) -> None:
         """Somebody removed downloaded files: they are downloaded and decided once more."""
+        if not numbers:
+            return
         changed = [{"id": number, "state": "waiting", "image": None} for number in numbers]
         with self.workspace.catalogue.write() as connection:
             hits.change_hits(connection, changed)

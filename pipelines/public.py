@@ -140,9 +140,10 @@ def _asks(
     unknown: list[str] = []
     for wnid in wnids:
         item = workspace.label_space.get(wnid)
-        texts = tuple(queries) or queries_of(item, name)
-        asks += [Ask(wnid, text, options) for text in texts]
-        if not texts:
+        given: list[tuple[str, dict[str, str]]] = [(text, {}) for text in queries]
+        asked = given or queries_of(item, name)
+        asks += [Ask(wnid, text, {**own, **options}) for text, own in asked]
+        if not asked:
             unknown.append(f"{wnid} ({item.name})")
     if not asks:
         raise UsageError(

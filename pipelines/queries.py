@@ -10,7 +10,7 @@ from curate.labels.classes import LabelClass
 TAXON_SOURCES = frozenset(("inaturalist",))
 
 
-def queries_of(item: LabelClass, source: str) -> tuple[str, ...]:
+def queries_of(item: LabelClass, source: str) -> list[tuple[str, dict[str, str]]]:
     """What a source is asked to find a class.
 
     A source of living things is asked for the taxa of the class. The others are asked for its
@@ -22,10 +22,15 @@ def queries_of(item: LabelClass, source: str) -> tuple[str, ...]:
         source: the source's name.
 
     Returns:
-        Questions in the order in which they are asked; none where the source cannot know the class.
+        Questions with their options in the order in which they are asked; none where the source
+        cannot know the class.
     """
     if source in TAXON_SOURCES:
-        return item.scientific_names
+        ranks = item.taxon_ranks or ("",) * len(item.scientific_names)
+        return [
+            (name, {"taxon_rank": rank} if rank else {})
+            for name, rank in zip(item.scientific_names, ranks, strict=False)
+        ]
     words: Sequence[str] = item.queries or tuple(filter(None, (item.clip_name, *item.names)))
     first = {text.casefold(): text for text in (*words, *item.scientific_names)}
-    return tuple(first.values())
+    return [(text, {}) for text in first.values()]

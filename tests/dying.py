@@ -1,13 +1,14 @@
 """Run `curate` and die by SIGKILL at the N-th moment that matters to what is on the disk.
 
-    python -m tests.dying KIND:N [--fault direct] COMMAND …
+    python -m tests.dying KIND:N [--fault direct|ahead] COMMAND …
 
 KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
 (before and after each rename), "commit" (before each commit), "unlink" (before and after each file
 is removed), "half" (see below). A run that comes
 to its end says how many moments of each kind there were. The planted fault "direct" writes files in
-place and in two halves instead of atomically, with a moment of the kind "half" between them: the
-tests that kill must find what it leaves.
+place and in two halves instead of atomically, with a moment of the kind "half" between them;
+"ahead" records where a search stands before its hits, with such a moment between: the tests that
+kill must find what they leave.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from typing import IO, Any
 def main() -> None:
     kind, number = sys.argv[1].split(":")
     arguments = sys.argv[2:]
-    fault = arguments[0] == "--fault"
-    if fault:
-        arguments = arguments[2:]
+    fault = ""
+    if arguments[0] == "--fault":
+        fault, arguments = arguments[1], arguments[2:]
     moments: Counter[str] = Counter()
 
     def moment(name: str) -> None:
@@ -52,8 +53,10 @@ def main() -> None:
     from sqlalchemy import Engine, event
 
     event.listen(Engine, "commit", lambda _: moment("commit"))
-    if fault:
+    if fault == "direct":
         plant_direct_writes(lambda: moment("half"))
+    elif fault == "ahead":
+        plant_search_ahead(lambda: moment("half"))
     atexit.register(lambda: sys.stderr.write(f"\nmoments {json.dumps(moments)}\n"))
     sys.argv = ["curate", *arguments]
     from curate.cli.main import main as curate
@@ -82,6 +85,21 @@ def plant_direct_writes(between: Callable[[], None]) -> None:
 
     for module in (curate.files, curate.catalog.store, curate.filtration.scores):
         module.atomic_write = direct
+
+
+def plant_search_ahead(between: Callable[[], None]) -> None:
+    from curate.catalog import hits
+    from pipelines.searching import Searches, Step
+
+    record = Searches.record
+
+    def ahead(self: Searches, step: Step) -> bool:
+        with self._workspace.catalogue.write() as connection:
+            hits.set_search(connection, step.search_id, step.hits[-1].cursor, done=step.done)
+        between()
+        return record(self, step)
+
+    Searches.record = ahead  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

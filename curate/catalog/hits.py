@@ -122,10 +122,10 @@ def first_waiting(connection: Connection, scope: Scope) -> int | None:
 
 
 def fetched(
-    connection: Connection, scope: Scope, before: int | None, count: int
+    connection: Connection, scope: Scope, before: int | None, count: int, after: int = 0
 ) -> list[RowMapping]:
-    """Hits that are downloaded and not decided, in the order of arrival, up to the id `before`."""
-    query = select(hits).where(scope, hits.c.state == "fetched")
+    """Hits that are downloaded and not decided, in the order of arrival, between two ids."""
+    query = select(hits).where(scope, hits.c.state == "fetched", hits.c.id > after)
     if before is not None:
         query = query.where(hits.c.id < before)
     return [row._mapping for row in connection.execute(query.order_by(hits.c.id).limit(count))]

@@ -32,6 +32,7 @@ class LabelClass:
         parents: names of its WordNet parents ("lifting device").
         queries: search terms that find photos of it.
         scientific_names: taxa whose photos show it, for living things.
+        taxon_ranks: the rank of each of these ("suborder"): names of different taxa may be equal.
     """
 
     wnid: str
@@ -42,6 +43,7 @@ class LabelClass:
     parents: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     scientific_names: tuple[str, ...] = ()
+    taxon_ranks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(dict.fromkeys((self.name, *self.names))))

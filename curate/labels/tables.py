@@ -43,7 +43,8 @@ def imagenet() -> dict[str, LabelClass]:
             clip_name=row["clip_name"],
             parents=_list(row["parent_name"]),
             queries=_list(known.get("query_terms", "")),
-            scientific_names=_list(known.get("scientific_name", "")),
+            scientific_names=(taxa := _list(known.get("scientific_name", ""))),
+            taxon_ranks=_ranks(known.get("taxon_rank", ""), len(taxa)),
         )
     return classes
 
@@ -95,6 +96,12 @@ def read_classes(path: Path) -> list[LabelClass]:
         position, what = fault
         raise LabelSpaceError(f"{printable(path)}, line {lines[position]}: {what}")
     return classes
+
+
+def _ranks(text: str, count: int) -> tuple[str, ...]:
+    """A rank for each taxon; one that stands alone holds for all."""
+    ranks = tuple(rank.strip() for rank in text.split(";") if rank.strip())
+    return ranks * count if len(ranks) == 1 else ranks
 
 
 def _header(columns: Iterable[str], path: Path) -> tuple[str, str | None, str | None]:

@@ -41,7 +41,6 @@ REJECTED: dict[str, str] = {
     "or a port other than 80 and 443",
     "robots": "the site's robots.txt asks not to fetch it",
     "robots_tag": "the answer's X-Robots-Tag asks not to use it",
-    "placeholder": "a picture that stands in for a missing one",
     "no_label": "no known class",
     "too_large": "larger than images.max_bytes",
 }

@@ -1,0 +1,456 @@
+"""Downloading a list: what every address ends as, what a kill leaves, what a rerun asks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from curate.catalog.tables import candidates, hits, images, origins
+from curate.errors import StorageError, UnknownNameError, UsageError
+from curate.sources.states import is_state
+from pipelines.collect import Collected
+from pipelines.public import collect_urls
+from pipelines.status import status
+from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.pipelines.lists import HASTE, PhotoList, awkward_list, distinct_photos
+from tests.running import ROOT, dying, run_curate
+from tests.sources.servers import Exchange, LoopbackServer
+
+_CLOCKS = {"seen", "taken_in", "updated"}
+
+
+@pytest.fixture(autouse=True)
+def haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in HASTE.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def server() -> LoopbackServer:  # type: ignore[misc]
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def photos(package_photos: list[tuple[Path, int]]) -> list[bytes]:
+    return distinct_photos([path for path, _ in package_photos], 40)
+
+
+def workspace_at(path: Path, server: LoopbackServer, **options: object) -> Workspace:
+    made = create_workspace(path, "imagenet-a")
+    return made.changed(
+        {"network.allow_hosts": (server.allow_host,), "network.patience_seconds": 5.0, **options}
+    )
+
+
+def states(workspace: Workspace) -> dict[str, str]:
+    """The end of each address, or of each locator where there is none."""
+    with workspace.catalogue.read() as connection:
+        rows = connection.execute(select(hits.c.url, hits.c.locator, hits.c.state)).all()
+    return {row.url or row.locator: row.state for row in rows}
+
+
+def content(workspace: Workspace) -> tuple[list[tuple[object, ...]], ...]:
+    """Everything in the catalogue that does not speak of time or of attempts."""
+    apart = {*_CLOCKS, "attempts"}
+    with workspace.catalogue.read() as connection:
+        return tuple(
+            [
+                tuple(v for c, v in row._mapping.items() if c not in apart)
+                for row in connection.execute(select(table).order_by(*table.primary_key))
+            ]
+            for table in (images, candidates, origins, hits)
+        )
+
+
+def files(workspace: Workspace) -> list[str]:
+    """Every file of the store and of the folder for downloads."""
+    folders = (workspace.root / "images", workspace.root / "incoming")
+    return sorted(
+        str(path.relative_to(workspace.root))
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+
+
+def assert_whole(workspace: Workspace) -> None:
+    """Every stored file is named by a row with its content, and nothing else lies about."""
+    with workspace.catalogue.read() as connection:
+        named = {
+            tuple(row) for row in connection.execute(select(images.c.sha256, images.c.extension))
+        }
+    assert {(name, path.suffix[1:]) for name, path in workspace.store} == named
+    assert all(workspace.store.holds(sha256, extension) for sha256, extension in named)
+    assert len(files(workspace)) == len(named)
+
+
+def test_every_address_ends_in_a_named_state(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = awkward_list(server, tmp_path / "list.csv", photos[:9])
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collected = collect_urls(workspace, listed.path)
+    ended = states(workspace)
+    assert all(map(is_state, ended.values()))
+    expected = {
+        "page": "not_an_image",
+        "cut": "truncated",
+        "copy": "duplicate",
+        "gone": "http_404",
+    }
+    assert {n: ended[server.url(f"/{n}.jpg")] for n in expected} == expected
+    assert ended["http://127.0.0.1:1/private.jpg"] == "forbidden_address"
+    assert ended["file:///etc/passwd"] == "bad_url"
+    assert collected.new == 9
+    assert collected.failed == {"http_404": 1, "truncated": 1}
+    assert collected.rejected == {
+        "not_an_image": 1,
+        "duplicate": 1,
+        "no_label": 1,
+        "licence": 1,
+        "forbidden_address": 1,
+        "bad_url": 1,
+        "malformed": 1,
+    }
+    assert collected.found == 18
+    told = status(workspace)["sources"]["urls"]
+    assert told == {"downloaded": 9, **collected.failed, **collected.rejected}
+    assert_whole(workspace)
+    listing = (workspace.root / "lists" / "refused.csv").read_text(encoding="utf-8")
+    assert server.url("/gone.jpg") in listing
+    assert "file:///etc/passwd" in listing
+
+
+def test_origin_and_licence_stand_with_the_candidate(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]), licence="CC BY-SA 3.0", author="Jörg")
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    with workspace.catalogue.read() as connection:
+        origin = connection.execute(select(origins)).one()
+    assert (origin.licence, origin.licence_url, origin.author, origin.title, origin.page) == (
+        "CC-BY-SA-3.0",
+        "https://creativecommons.org/licenses/by-sa/3.0/",
+        "Jörg",
+        "photo 1",
+        "https://example.org/1",
+    )
+    assert origin.seen is not None
+
+
+def test_the_same_command_again_asks_nothing_and_changes_nothing(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = awkward_list(server, tmp_path / "list.csv", photos[:6])
+    workspace = workspace_at(tmp_path / "workspace", server)
+    first = collect_urls(workspace, listed.path)
+    before, asked = content(workspace), server.hits()
+    again = collect_urls(workspace, listed.path)
+    assert (again.new, again.known, again.found) == (0, first.new, first.found)
+    assert (again.rejected, again.failed) == (first.rejected, first.failed)
+    assert server.hits() == asked
+    assert content(workspace) == before
+
+
+def test_a_list_that_grew_brings_only_what_is_new(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for number in range(3):
+        listed.add(server.serve(f"/{number}.jpg", photos[number]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    asked = server.hits()
+    listed.add(server.serve("/3.jpg", photos[3]))
+    assert collect_urls(workspace, listed.path).new == 1
+    assert server.hits() == asked + 2, "robots.txt and the new photo"
+
+
+def test_hits_are_decided_in_their_order_whatever_server_is_slow(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    def slow(exchange: Exchange) -> None:
+        time.sleep(0.7)
+        exchange.send(body=photos[0])
+
+    server.on("/slow.jpg", slow)
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.url("/slow.jpg"))
+    listed.add(server.serve("/fast.jpg", photos[0]))
+    listed.add(server.serve("/other.jpg", photos[1]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    assert states(workspace) == {
+        server.url("/slow.jpg"): "downloaded",
+        server.url("/fast.jpg"): "duplicate",
+        server.url("/other.jpg"): "downloaded",
+    }
+
+
+def test_only_failed_hits_are_tried_again_and_only_those_asked_for(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = awkward_list(server, tmp_path / "list.csv", photos[:4])
+    listed.add(server.url("/later.jpg"))
+    server.on("/later.jpg", lambda exchange: exchange.send(410))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    server.serve("/gone.jpg", photos[5])
+    server.serve("/later.jpg", photos[6])
+    asked = Counter(request.path for request in server.requests)
+
+    collected = collect_urls(workspace, listed.path, retry_failed="http_410")
+    assert (collected.found, collected.new) == (1, 1)
+    newly = Counter(request.path for request in server.requests) - asked
+    assert newly == {"/robots.txt": 1, "/later.jpg": 1}
+    assert states(workspace)[server.url("/gone.jpg")] == "http_404"
+
+    collected = collect_urls(workspace, listed.path, retry_failed="")
+    assert (collected.found, collected.new, collected.failed) == (2, 1, {"truncated": 1})
+    assert states(workspace)[server.url("/gone.jpg")] == "downloaded"
+    assert collect_urls(workspace, listed.path, retry_failed="").found == 1
+    assert collect_urls(workspace, listed.path, retry_failed="http_404").found == 0
+    with pytest.raises(UnknownNameError, match="http_404"):
+        collect_urls(workspace, listed.path, retry_failed="http404")
+
+
+def test_one_picture_under_many_addresses_is_a_placeholder(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for number in range(4):
+        listed.add(server.serve(f"/unavailable/{number}.jpg", photos[0]))
+        listed.add(server.serve(f"/{number}.jpg", photos[1 + number]))
+    # The same address under another query is one address.
+    for number in range(4):
+        listed.add(server.serve("/same.jpg", photos[7]) + f"?size={number}")
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collected = collect_urls(workspace, listed.path)
+    ended = states(workspace)
+    assert {s for url, s in ended.items() if "unavailable" in url} == {"placeholder"}
+    assert ended[server.url("/same.jpg?size=0")] == "downloaded"
+    assert ended[server.url("/same.jpg?size=3")] == "duplicate"
+    assert collected.rejected["placeholder"] == 4
+    with workspace.catalogue.read() as connection:
+        assert len(connection.execute(select(candidates)).all()) == 5
+    assert_whole(workspace)
+
+
+def test_a_placeholder_that_comes_in_a_later_list_withdraws_the_candidates_before(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    workspace = workspace_at(tmp_path / "workspace", server)
+    for number in range(3):
+        listed = PhotoList(tmp_path / f"list{number}.csv")
+        listed.add(server.serve(f"/unavailable/{number}.jpg", photos[0]))
+        collect_urls(workspace, listed.path)
+    assert set(states(workspace).values()) == {"placeholder"}
+    assert_whole(workspace)
+    assert files(workspace) == []
+
+
+def test_a_host_that_asks_for_a_long_pause_is_left_and_asked_no_more(
+    tmp_path: Path,
+    server: LoopbackServer,
+    photos: list[bytes],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wait = {"Retry-After": "7200"}
+    server.on("/*", lambda exchange: exchange.send(429, headers=wait))
+    server.serve("/robots.txt", b"", "text/plain")
+    with LoopbackServer("127.0.0.2") as other:
+        listed = PhotoList(tmp_path / "list.csv")
+        for number in range(3):
+            listed.add(server.url(f"/{number}.jpg"))
+            listed.add(other.serve(f"/{number}.jpg", photos[number]))
+        hosts = (server.allow_host, other.allow_host)
+        workspace = workspace_at(tmp_path / "workspace", server, **{"network.allow_hosts": hosts})
+        collected = collect_urls(workspace, listed.path)
+        assert (collected.new, collected.waiting, collected.failed) == (3, 3, Counter())
+        assert "run the same command again after" in capsys.readouterr().err
+        asked = server.hits()
+        again = collect_urls(workspace, listed.path)
+        assert (again.known, again.waiting) == (3, 3)
+        assert server.hits() == asked, "the pause holds for the next start too"
+
+
+def test_robots_and_tags_are_honoured_unless_the_settings_say_otherwise(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    server.serve("/robots.txt", b"User-agent: *\nDisallow: /private/\n", "text/plain")
+    tag = {"X-Robots-Tag": "noai"}
+    server.on("/tagged.jpg", lambda exchange: exchange.send(body=photos[1], headers=tag))
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/private/0.jpg", photos[0]))
+    listed.add(server.url("/tagged.jpg"))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    assert list(states(workspace).values()) == ["robots", "robots_tag"]
+    assert server.hits("/private/0.jpg") == 0
+    careless = workspace.changed({"network.robots": False})
+    for reason in ("robots", "robots_tag"):
+        assert collect_urls(careless, listed.path, retry_failed=reason).new == 1
+
+
+def test_a_file_that_somebody_removed_is_downloaded_again(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    with workspace.catalogue.write() as connection:
+        row = connection.execute(select(images)).one()._mapping
+        image = {k: v for k, v in row.items() if k != "taken_in"}
+        for table in (origins, candidates, images):
+            connection.execute(table.delete())
+        connection.execute(hits.update().values(state="fetched", image=image))
+    workspace.store.path(row["sha256"], row["extension"]).unlink()
+    assert collect_urls(workspace, listed.path).new == 1
+    assert server.hits("/0.jpg") == 2
+    assert_whole(workspace)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("name,label\n", "url"), ("url,name\nhttp://example.org/x,y\n", "label")],
+)
+def test_an_unusable_list_is_one_line(
+    tmp_path: Path, server: LoopbackServer, text: str, message: str
+) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text(text, encoding="utf-8")
+    workspace = workspace_at(tmp_path / "workspace", server)
+    with pytest.raises(UsageError, match=message):
+        collect_urls(workspace, path)
+
+
+def test_a_full_disk_is_told_and_the_next_start_ends_as_if_nothing_had_been(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("making a small disk needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=680k", "tmpfs", disk], check=False, capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("this system does not let tests mount a small disk")
+    listed = awkward_list(server, tmp_path / "list.csv", photos)
+    try:
+        small = workspace_at(disk / "workspace", server)
+        with pytest.raises(StorageError, match="disk is full"):
+            collect_urls(small, listed.path)
+        subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+        collect_urls(small, listed.path)
+        whole = workspace_at(tmp_path / "whole", server)
+        collect_urls(whole, listed.path)
+        assert content(small) == content(whole)
+        assert_whole(small)
+        small.close()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_an_interrupt_stops_cleanly_and_the_same_command_goes_on(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+
+    def slow(body: bytes):  # type: ignore[no-untyped-def]
+        def answer(exchange: Exchange) -> None:
+            time.sleep(0.05)
+            exchange.send(body=body)
+
+        return answer
+
+    for number, photo in enumerate(photos):
+        server.on(f"/{number}.jpg", slow(photo))
+        listed.add(server.url(f"/{number}.jpg"))
+    create_workspace(tmp_path / "workspace", "imagenet-a").close()
+    command = ["-w", tmp_path / "workspace", "collect", "urls", listed.path]
+    command += ["--allow-host", server.allow_host]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "curate", *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "CURATE_NETWORK__PER_HOST": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while server.hits() < 8:
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run again to go on" in told
+    done = run_curate(*command)
+    assert "40" in done.stdout
+    killed = open_workspace(tmp_path / "workspace")
+    assert Counter(states(killed).values()) == {"downloaded": 40}
+    assert_whole(killed)
+    most = Counter(request.path for request in server.requests if request.path != "/robots.txt")
+    assert sum(most.values()) <= 42, "what was finished is not asked for again"
+
+
+def killed_twenty_times(command: list[object], *fault: str) -> int:
+    """Start a command again and again, killed later and later, then to its end.
+
+    Returns:
+        How often it was killed.
+    """
+    killed = 0
+    for number in range(20):
+        kind = ("any", "commit", "replace", "fsync", "unlink")[number % 5]
+        killed += dying(*fault, *command, at=f"{kind}:{3 + number}") is None
+    while dying(*command, at="any:1000000") is None:
+        pass
+    return killed
+
+
+@pytest.mark.slow
+def test_a_collect_killed_twenty_times_ends_as_one_never_killed(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = awkward_list(server, tmp_path / "list.csv", photos)
+    for number in range(3):
+        listed.add(server.serve(f"/unavailable/{number}.jpg", photos[20]))
+    whole = workspace_at(tmp_path / "whole", server)
+    collected: Collected = collect_urls(whole, listed.path)
+    assert collected.new == 39
+    killed = create_workspace(tmp_path / "killed", "imagenet-a")
+    killed.close()
+    command = ["-w", killed.root, "collect", "urls", listed.path]
+    command += ["--allow-host", server.allow_host]
+    assert killed_twenty_times(command) >= 10
+    assert content(killed) == content(whole)
+    assert files(killed) == files(whole)
+    assert_whole(killed)
+
+
+@pytest.mark.slow
+def test_the_kill_test_finds_a_search_that_runs_ahead_of_its_hits(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for number, photo in enumerate(photos[:6]):
+        listed.add(server.serve(f"/{number}.jpg", photo))
+    killed = create_workspace(tmp_path / "killed", "imagenet-a")
+    killed.close()
+    command = ["-w", killed.root, "collect", "urls", listed.path]
+    command += ["--allow-host", server.allow_host]
+    assert dying("--fault", "ahead", *command, at="half:1") is None
+    assert dying(*command, at="any:1000000") is not None
+    assert len(states(killed)) < 6, "the planted fault loses hits, and the comparison sees it"
