@@ -38,6 +38,9 @@ T_co = TypeVar("T_co", covariant=True)
 #: Seconds that downloads in hand are given to end before their connections are cut, and in all.
 _GRACE_SECONDS, _CLOSE_SECONDS = 0.3, 2.0
 
+# Hosts out of reach that are remembered at a time.
+_MOST_LOST = 10_000
+
 # What the first bytes are looked at for; every format of images is known by then.
 _HEAD_BYTES = 64
 _IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM", b"II*\0", b"MM\0*")
@@ -201,6 +204,9 @@ class Downloader(Generic[T]):
         self._threads: list[threading.Thread] = []
         self._results: SimpleQueue[Fetched[T] | Failed | BaseException] = SimpleQueue()
         self._error: BaseException | None = None
+        # Of hosts out of reach: the state that the last request ended in; failures of robots.txt.
+        self._lost: dict[str, str] = {}
+        self._robots_failures: dict[str, int] = {}
         self._open = 0
         self._ending = self._closed = False
         self._closing = threading.Lock()
@@ -271,8 +277,13 @@ class Downloader(Generic[T]):
     # What the lanes call, holding their lock.
 
     def _give_up(self, item: _Item, until: float) -> None:
+        host = item.at.host
+        if host in self._lost and self._manners.is_lost(host):
+            detail = f"{host} is out of reach, after a pause as well"
+            self._results.put(Failed(item.wanted, self._lost[host], detail, item.attempts))
+            return
         when = naive_utc(until)
-        detail = f"{item.at.host} wants a pause until {when:%Y-%m-%d %H:%M:%S} UTC"
+        detail = f"{host} wants a pause until {when:%Y-%m-%d %H:%M:%S} UTC"
         self._results.put(Failed(item.wanted, "waiting", detail, item.attempts, when))
 
     def _asks_robots(self, item: _Item) -> bool:
@@ -330,9 +341,9 @@ class Downloader(Generic[T]):
         try:
             allowed = robots.allowed(item.at)
         except FetchFailed as failure:
-            self._robots_failed(item, failure)
-            raise
+            raise self._robots_failed(item, failure) from None
         if asks:
+            self._robots_failures.pop(item.at.host, None)
             turn.end(failed=False)
             raise _KnownNow
         if not allowed:
@@ -345,15 +356,22 @@ class Downloader(Generic[T]):
             return None
         return self._robots
 
-    def _robots_failed(self, item: _Item, failure: FetchFailed) -> None:
+    def _robots_failed(self, item: _Item, failure: FetchFailed) -> FetchFailed:
         """Nothing of a site may be asked before its robots.txt is known."""
-        failure.detail = f"robots.txt: {failure.detail}"
-        if item.hops == 0:
-            item.attempts += 1
-        if failure.retryable and item.attempts >= self._settings.tries:
-            self._manners.rest(item.at.host)
+        host = item.at.host
+        failed = self._robots_failures.get(host, 0) + 1
+        ends = not failure.retryable or failed >= self._settings.tries
+        self._robots_failures[host] = 0 if ends else failed
+        if failure.retryable and failed >= self._settings.tries:
+            self._manners.rest(host)
         elif failure.retryable and failure.retry_after is None:
-            self._manners.pause(item.at.host, self._wait(item.attempts))
+            self._manners.pause(host, self._wait(failed))
+        return FetchFailed(
+            failure.state,
+            f"robots.txt: {failure.detail}",
+            retry_after=failure.retry_after,
+            retryable=not ends,
+        )
 
     def _receive(self, item: _Item) -> tuple[_File, Answer]:
         """Ask for the item's address, and write what comes to a file."""
@@ -389,39 +407,41 @@ class Downloader(Generic[T]):
 
     def _finish(self, item: _Item, file: _File, answer: Answer) -> None:
         """Sync the file, look at the image, and report both."""
-        kept = False
         try:
-            sha256 = file.finish()
-            note = self._placeholders.by_sha256(sha256)
-            if note is not None:
-                self._results.put(Failed(item.wanted, "placeholder", note, item.attempts))
-                return
-            with self._looking:
-                outcome = self._process(file.path, sha256)
-            headers = answer.headers
-            fetched = Fetched(
-                item.wanted,
-                file.path,
-                sha256,
-                file.size,
-                answer.url,
-                headers.get("Content-Type"),
-                headers.get("ETag"),
-                headers.get("Last-Modified"),
-                item.attempts,
-                outcome,
-            )
-            with self._closing:
-                # Nobody would take it any more, nor remove its file.
-                if not self._closed:
-                    self._results.put(fetched)
-                    kept = True
+            result = self._look(item, file, answer)
         except ImageRefused as refusal:
             state = state_of(refusal.reason)
-            self._results.put(Failed(item.wanted, state, refusal.detail, item.attempts))
-        finally:
-            if not kept:
+            result = Failed(item.wanted, state, refusal.detail, item.attempts)
+        except BaseException:
+            file.discard()
+            raise
+        with self._closing:
+            # After the end nobody would take it, nor remove its file.
+            if isinstance(result, Failed) or self._closed:
                 file.discard()
+            if not self._closed:
+                self._results.put(result)
+
+    def _look(self, item: _Item, file: _File, answer: Answer) -> Fetched[T] | Failed:
+        sha256 = file.finish()
+        note = self._placeholders.by_sha256(sha256)
+        if note is not None:
+            return Failed(item.wanted, "placeholder", note, item.attempts)
+        with self._looking:
+            outcome = self._process(file.path, sha256)
+        headers = answer.headers
+        return Fetched(
+            item.wanted,
+            file.path,
+            sha256,
+            file.size,
+            answer.url,
+            headers.get("Content-Type"),
+            headers.get("ETag"),
+            headers.get("Last-Modified"),
+            item.attempts,
+            outcome,
+        )
 
     def _follow(self, item: _Item, to: Url) -> None:
         item.at = to
@@ -439,21 +459,24 @@ class Downloader(Generic[T]):
         host, pause = item.at.host, failure.retry_after
         if pause is not None:
             self._manners.pause(host, pause)
-        tries_left = item.attempts < self._settings.tries
+        out_of_reach = _out_of_reach(failure)
+        if out_of_reach:
+            if len(self._lost) >= _MOST_LOST:
+                self._lost.clear()
+            self._lost[host] = failure.state
+        turn.end(failed=out_of_reach)
         # A host that wants a long pause is left for later, whatever the number of tries.
         leaves = pause is not None and pause > self._settings.patience_seconds
-        turn.end(failed=_out_of_reach(failure))
-        if failure.retryable and (tries_left or leaves):
+        if not failure.retryable or not (leaves or item.attempts < self._settings.tries):
+            self._results.put(Failed(item.wanted, failure.state, failure.detail, item.attempts))
+        elif leaves:
+            self._give_up(item, self._manners.paused_until(host))
+        else:
             delay = self._wait(item.attempts) if pause is None else 0.0
             if failure.state == "http_429" and pause is None:
                 self._manners.pause(host, delay)
-            if leaves:
-                self._give_up(item, self._manners.paused_until(host))
-                return
             item.at, item.hops = item.first, 0
             self._lanes.put(item.at.host, item, delay)
-        else:
-            self._results.put(Failed(item.wanted, failure.state, failure.detail, item.attempts))
 
 
 class _KnownNow(Exception):

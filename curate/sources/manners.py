@@ -50,6 +50,8 @@ class _Host:
     due: float = 0.0
     paused_until: float = 0.0
     failures: int = 0
+    trips: int = 0
+    broken_until: float = 0.0
     hours: dict[int, int] = field(default_factory=dict)
     stored: bool = False
 
@@ -188,6 +190,11 @@ class Manners:
         """Pause a host as long as one that failed several times in a row."""
         self.pause(host, self._breaker_seconds)
 
+    def is_lost(self, host: str) -> bool:
+        """Whether a host failed several times in a row, and again after the pause for that."""
+        with self._lock:
+            return self._host(host).trips > 1
+
     def tell(self, host: str, failed: bool) -> None:
         """Note how a request ended that `wait_turn` began; as `end` does."""
         with self._lock:
@@ -197,9 +204,13 @@ class Manners:
         if failed:
             known.failures += 1
             if known.failures >= self._breaker_failures:
+                now = self.now()
+                if now >= known.broken_until:
+                    known.trips += 1
+                    known.broken_until = now + self._breaker_seconds
                 self._pause(known, self._breaker_seconds)
         elif failed is not None:
-            known.failures = 0
+            known.failures = known.trips = 0
 
     def pause(self, host: str, seconds: float) -> None:
         """Ask a host no more for some time, as it wished; a longer pause stays.
@@ -279,6 +290,7 @@ class Manners:
                         "next_at": known.due,
                         "paused_until": known.paused_until,
                         "failures": known.failures,
+                        "trips": known.trips,
                         "hours": {str(hour): used for hour, used in known.hours.items()},
                     }
                 known.stored = remembers
@@ -289,7 +301,7 @@ class Manners:
         known = self._host(name)
         try:
             due, paused = float(told["next_at"]), float(told["paused_until"])
-            failures = int(told["failures"])
+            failures, trips = int(told["failures"]), int(told.get("trips", 0))
             hours = {int(hour): int(used) for hour, used in told["hours"].items()}
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
             return
@@ -298,7 +310,7 @@ class Manners:
         # A clock that went wrong once must not stop a host for years.
         known.due = min(due, now + known.slack + known.interval)
         known.paused_until = min(paused, now + LONGEST_PAUSE)
-        known.failures = max(0, failures)
+        known.failures, known.trips = max(0, failures), max(0, trips)
         if known.rule.per_day is not None:
             latest = int(now // _HOUR)
             known.hours = {h: max(0, n) for h, n in hours.items() if latest - 24 <= h <= latest}

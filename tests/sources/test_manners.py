@@ -115,6 +115,32 @@ def test_failures_in_a_row_pause_a_host_and_an_answer_forgives() -> None:
     assert one.ready_at("a.example") <= clock.now
 
 
+def test_a_host_is_lost_that_fails_again_after_the_pause() -> None:
+    clock = Clock()
+    one = manners(clock)
+    for _ in range(8):
+        one.tell("a.example", failed=True)
+    assert not one.is_lost("a.example")
+    clock.now += 600
+    one = Manners([], NetworkSettings(), one.snapshot(), clock)
+    assert not one.is_lost("a.example")
+    one.tell("a.example", failed=True)
+    assert one.is_lost("a.example")
+    one.tell("a.example", failed=False)
+    assert not one.is_lost("a.example")
+
+
+def test_a_turn_that_was_not_used_is_given_back() -> None:
+    clock = Clock()
+    one = manners(clock, HostRule("a.example", 1, 0.1, per_day=3))
+    for _ in range(50):
+        assert one.start("a.example")
+        one.cancel("a.example")
+    assert one.start("a.example")
+    one.end("a.example")
+    assert one.ready_at("a.example") == START + 10
+
+
 def test_a_turn_that_ends_without_a_finding_counts_neither_way() -> None:
     clock = Clock()
     one = manners(clock, per_second=1000)
