@@ -26,7 +26,7 @@ from curate.settings import NetworkSettings
 from curate.sources.addresses import Url, parse_url
 from curate.sources.failures import FetchFailed
 from curate.sources.http import AGENT_TOKEN, Answer, Fetcher
-from curate.sources.lanes import Lanes
+from curate.sources.lanes import Lanes, Turn
 from curate.sources.manners import Manners
 from curate.sources.placeholders import Placeholders
 from curate.sources.robots import Robots, tag_refuses
@@ -302,17 +302,17 @@ class Downloader(Generic[T]):
 
     def _work(self) -> None:
         try:
-            while (taken := self._lanes.take(self._stop)) is not None:
-                self._handle(*taken)
+            while (turn := self._lanes.take(self._stop)) is not None:
+                self._handle(turn)
         except BaseException as error:
             self._lanes.close()
             self._results.put(error)
 
-    def _handle(self, lane: str, item: _Item) -> None:
+    def _handle(self, turn: Turn[_Item]) -> None:
         """Make the one request whose turn it is, and decide how the item goes on."""
-        turn = _Turn(self._lanes, lane)
+        item = turn.item
         try:
-            self._check(item, turn)
+            self._check(turn)
             file, answer = self._receive(item)
         except _Moved as moved:
             turn.end(failed=False)
@@ -320,7 +320,7 @@ class Downloader(Generic[T]):
         except _KnownNow:
             self._lanes.put(item.at.host, item)
         except FetchFailed as failure:
-            self._fail(item, failure, turn)
+            self._fail(turn, failure)
         except Interrupted:
             pass
         else:
@@ -329,8 +329,9 @@ class Downloader(Generic[T]):
         finally:
             turn.end()
 
-    def _check(self, item: _Item, turn: _Turn) -> None:
+    def _check(self, turn: Turn[_Item]) -> None:
         """Look before the request whether it may be made."""
+        item = turn.item
         note = self._placeholders.by_url(str(item.at))
         if note is not None:
             turn.end(asked=False)
@@ -452,10 +453,11 @@ class Downloader(Generic[T]):
         else:
             self._lanes.put(to.host, item)
 
-    def _fail(self, item: _Item, failure: FetchFailed, turn: _Turn) -> None:
+    def _fail(self, turn: Turn[_Item], failure: FetchFailed) -> None:
         """Let an item wait for another try, or report it."""
         if failure.state == "waiting" and self._ending:
             return
+        item = turn.item
         host, pause = item.at.host, failure.retry_after
         if pause is not None:
             self._manners.pause(host, pause)
@@ -481,18 +483,6 @@ class Downloader(Generic[T]):
 
 class _KnownNow(Exception):
     """The turn went to robots.txt; the item waits for another."""
-
-
-class _Turn:
-    """A turn in a lane, given back once."""
-
-    def __init__(self, lanes: Lanes[_Item], lane: str) -> None:
-        self._lanes, self._lane, self._held = lanes, lane, True
-
-    def end(self, *, failed: bool | None = None, asked: bool = True) -> None:
-        if self._held:
-            self._held = False
-            self._lanes.end(self._lane, failed=failed, asked=asked)
 
 
 def _refuse_pages(head: bytes, content_type: str) -> None:

@@ -29,6 +29,32 @@ class _Lane(Generic[Item]):
     due: float = _NEVER
 
 
+class Turn(Generic[Item]):
+    """An item that was handed out, with the turn of its host.
+
+    Attributes:
+        item: the item.
+    """
+
+    __slots__ = ("_alone", "_lane", "_lanes", "item")
+
+    def __init__(self, lanes: Lanes[Item], lane: _Lane[Item], item: Item, alone: bool) -> None:
+        self.item = item
+        self._lanes, self._alone = lanes, alone
+        self._lane: _Lane[Item] | None = lane
+
+    def end(self, *, failed: bool | None = None, asked: bool = True) -> None:
+        """Give the turn back, the first time that it is called.
+
+        Args:
+            failed: as `Manners.end` takes it.
+            asked: False if no request was made.
+        """
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            self._lanes._end(lane, failed, asked, self._alone)
+
+
 class Lanes(Generic[Item]):
     """Hands out items as soon as their hosts may be asked, to any number of threads.
 
@@ -80,8 +106,8 @@ class Lanes(Generic[Item]):
             self._schedule(lane)
             self._rouse()
 
-    def take(self, stop: Callable[[], bool]) -> tuple[str, Item] | None:
-        """The next item that is due, with the name of its lane, which `end` takes; waits for it.
+    def take(self, stop: Callable[[], bool]) -> Turn[Item] | None:
+        """The next item that is due; waits for it.
 
         Args:
             stop: asked whether to give up before each item; `close` wakes up who waits.
@@ -98,35 +124,29 @@ class Lanes(Generic[Item]):
                         continue
                     lane.due = _NEVER
                     if lane.queue[0][0] <= now and self._manners.start(lane.host):
-                        return lane.host, self._hand_out(lane)
+                        return self._hand_out(lane)
                     self._schedule(lane)
                 self._wait(now)
         return None
 
-    def _hand_out(self, lane: _Lane[Item]) -> Item:
+    def _hand_out(self, lane: _Lane[Item]) -> Turn[Item]:
         _, _, item = heapq.heappop(lane.queue)
         lane.active += 1
         lane.closed = self._alone(item)
+        turn = Turn(self, lane, item, lane.closed)
         self._schedule(lane)
         self._rouse()
-        return item
+        return turn
 
-    def end(self, name: str, *, failed: bool | None = None, asked: bool = True) -> None:
-        """Give back the turn of an item.
-
-        Args:
-            name: of the lane, as `take` told.
-            failed: as `Manners.end` takes it.
-            asked: False if no request was made.
-        """
+    def _end(self, lane: _Lane[Item], failed: bool | None, asked: bool, alone: bool) -> None:
         if asked:
-            self._manners.end(name, failed=failed)
+            self._manners.end(lane.host, failed=failed)
         else:
-            self._manners.cancel(name)
+            self._manners.cancel(lane.host)
         with self._changed:
-            lane = self._lanes[name]
             lane.active -= 1
-            lane.closed = False
+            if alone:
+                lane.closed = False
             self._schedule(lane)
             self._rouse()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -26,6 +28,7 @@ from curate.sources.http import AGENT_TOKEN, Fetcher
 from curate.sources.manners import Manners
 from curate.sources.placeholders import Placeholders
 from curate.sources.robots import Robots
+from tests.sources.many_photos import content
 from tests.sources.servers import Exchange, LoopbackServer, closed_port
 
 PHOTO = b"\xff\xd8\xff\xe0" + bytes(range(256)) * 40
@@ -659,3 +662,38 @@ def test_close_without_anything_under_way_leaves_the_connections(
         with setting.fetcher.open(server.url("/a"), max_bytes=MAX_BYTES) as answer:
             assert b"".join(answer.chunks()) == PHOTO
     assert len({request.peer for request in server.requests}) == 1
+
+
+@pytest.mark.slow
+def test_ten_thousand_images_take_no_more_memory_than_a_thousand(folder: Path) -> None:
+    import psutil
+
+    size, count = 20_000, 10_000
+    program = [sys.executable, str(Path(__file__).with_name("many_photos.py")), str(size)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        base = f"127.0.0.1:{int(running.stdout.readline())}"
+        with Setting(folder, [], allow_hosts=(base,), per_second=1e6, per_host=8) as setting:
+            memory: dict[int, int] = {}
+            given, taken, faults = 0, 0, []
+            while taken < count:
+                while given < count and setting.downloader.pending < 500:
+                    setting.downloader.add(Wanted(given, f"http://{base}/{given}"))
+                    given += 1
+                for result in setting.downloader.results(1):
+                    path = f"/{result.wanted.id}"
+                    if not isinstance(result, Fetched) or (
+                        result.sha256 != sha256_bytes(content(path, size))
+                        or result.path.read_bytes() != content(path, size)
+                    ):
+                        faults.append(result)
+                    else:
+                        result.path.unlink()
+                    taken += 1
+                    if taken % 1000 == 0:
+                        memory[taken] = psutil.Process().memory_info().rss
+            assert faults == []
+            assert setting.files() == set()
+            assert memory[count] - memory[1000] < 10_000_000
+        assert running.stdin is not None
+        running.stdin.close()
