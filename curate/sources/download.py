@@ -7,7 +7,6 @@ turn of the host that it goes to.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -20,10 +19,10 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from curate.errors import ImageRefused, Interrupted
-from curate.files import TEMPORARY, storage_errors
 from curate.retries import backoff, naive_utc
 from curate.settings import NetworkSettings
 from curate.sources.addresses import Url, parse_url
+from curate.sources.bodies import BodyFile, receive
 from curate.sources.failures import FetchFailed
 from curate.sources.http import AGENT_TOKEN, Answer, Fetcher
 from curate.sources.lanes import Lanes, Turn
@@ -40,11 +39,6 @@ _GRACE_SECONDS, _CLOSE_SECONDS = 0.3, 2.0
 
 # Hosts out of reach that are remembered at a time.
 _MOST_LOST = 10_000
-
-# What the first bytes are looked at for; every format of images is known by then.
-_HEAD_BYTES = 64
-_IMAGE_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM", b"II*\0", b"MM\0*")
-_BLANKS = b"\xef\xbb\xbf \t\r\n\f\0"
 
 
 @dataclass(frozen=True)
@@ -122,43 +116,6 @@ class _Moved(Exception):
 
     def __init__(self, to: Url) -> None:
         self.to = to
-
-
-class _File:
-    """A file that is being downloaded, its hash and its size."""
-
-    __slots__ = ("_descriptor", "_digest", "path", "size")
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
-        self._digest = hashlib.sha256()
-        self.size = 0
-        with storage_errors("a downloaded image"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self.path, flags, 0o666)
-
-    def write(self, piece: bytes) -> None:
-        self._digest.update(piece)
-        self.size += len(piece)
-        with storage_errors("a downloaded image"):
-            written = os.write(self._descriptor, piece)
-            while written < len(piece):
-                written += os.write(self._descriptor, memoryview(piece)[written:])
-
-    def finish(self) -> str:
-        """Sync and close it; gives its SHA-256."""
-        with storage_errors("a downloaded image"):
-            os.fsync(self._descriptor)
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-        return self._digest.hexdigest()
-
-    def discard(self) -> None:
-        if self._descriptor >= 0:
-            with suppress(OSError):
-                os.close(self._descriptor)
-        with suppress(OSError):
-            self.path.unlink()
 
 
 class Downloader(Generic[T]):
@@ -374,7 +331,7 @@ class Downloader(Generic[T]):
             retryable=not ends,
         )
 
-    def _receive(self, item: _Item) -> tuple[_File, Answer]:
+    def _receive(self, item: _Item) -> tuple[BodyFile, Answer]:
         """Ask for the item's address, and write what comes to a file."""
         if item.hops == 0:
             item.attempts += 1
@@ -391,22 +348,10 @@ class Downloader(Generic[T]):
                 tag = tag_refuses(answer.headers, AGENT_TOKEN)
                 if tag is not None:
                     raise FetchFailed("robots_tag", tag, retryable=False)
-            pieces = answer.chunks()
-            head = next(pieces, b"")
-            while len(head) < _HEAD_BYTES and (more := next(pieces, b"")):
-                head += more
-            _refuse_pages(head, answer.headers.get("Content-Type", ""))
-            file = _File(self._folder)
-            try:
-                file.write(head)
-                for piece in pieces:
-                    file.write(piece)
-            except BaseException:
-                file.discard()
-                raise
+            file = receive(answer, self._folder)
         return file, answer
 
-    def _finish(self, item: _Item, file: _File, answer: Answer) -> None:
+    def _finish(self, item: _Item, file: BodyFile, answer: Answer) -> None:
         """Sync the file, look at the image, and report both."""
         try:
             result = self._look(item, file, answer)
@@ -423,7 +368,7 @@ class Downloader(Generic[T]):
             if not self._closed:
                 self._results.put(result)
 
-    def _look(self, item: _Item, file: _File, answer: Answer) -> Fetched[T] | Failed:
+    def _look(self, item: _Item, file: BodyFile, answer: Answer) -> Fetched[T] | Failed:
         sha256 = file.finish()
         note = self._placeholders.by_sha256(sha256)
         if note is not None:
@@ -483,18 +428,6 @@ class Downloader(Generic[T]):
 
 class _KnownNow(Exception):
     """The turn went to robots.txt; the item waits for another."""
-
-
-def _refuse_pages(head: bytes, content_type: str) -> None:
-    """Refuse a page of text that came instead of an image, before the rest of it is read."""
-    if not head:
-        raise FetchFailed("truncated", "0 bytes")
-    start = head.lstrip(_BLANKS)
-    if start.startswith(b"<"):
-        raise FetchFailed("not_an_image", "a page in HTML or XML", retryable=False)
-    is_text = content_type.strip().lower().startswith(("text/", "application/json"))
-    if is_text and not head.startswith(_IMAGE_STARTS):
-        raise FetchFailed("not_an_image", f"text ({content_type[:100]})", retryable=False)
 
 
 def _out_of_reach(failure: FetchFailed) -> bool | None:
