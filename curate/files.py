@@ -19,6 +19,7 @@ from curate.errors import BusyError, StorageError, UsageError
 
 #: How names of unfinished files and folders begin.
 TEMPORARY = ".partial-"
+_DISARMED = ("=", "+", "-", "@", "\t", "\r", "'")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -192,14 +193,14 @@ def csv_safe(cell: Any) -> Any:
 
     Numbers pass unchanged. The reverse is `csv_plain`.
     """
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r", "'"):
+    if isinstance(cell, str) and cell.startswith(_DISARMED):
         return "'" + cell
     return cell
 
 
 def csv_plain(cell: str) -> str:
-    """Undo `csv_safe`."""
-    return cell[1:] if cell[:1] == "'" else cell
+    """Undo `csv_safe`; text with an apostrophe of its own ("'Tis a bird") stays as it is."""
+    return cell[1:] if cell[:1] == "'" and cell.startswith(_DISARMED, 1) else cell
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> str:

@@ -289,7 +289,7 @@ class Harvest:
         return Ready(hit, row["wnid"], image, staged if there else None, row["id"])
 
     def _miss_files(self) -> None:
-        """Look whether what is downloaded and not decided is there: a copied workspace may lack it."""
+        """Look whether what is downloaded is there: a copied workspace may lack it."""
         last = 0
         while True:
             with self.workspace.catalogue.read() as connection:

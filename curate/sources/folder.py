@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from curate.errors import ImageRefused, UsageError
 from curate.files import csv_plain, printable, read_csv
+from curate.sources.locators import locator_of
 from curate.sources.protocol import Hit, Query, clean
 
 #: Files that operating systems leave in folders of photos.
@@ -113,7 +114,7 @@ def read_table(root: Path, table: Path) -> Iterator[Hit]:
         refusal = _outside(root, text)
         yield Hit(
             source=NAME,
-            locator=f"{_name(root)}/{clean(text) or ''}",
+            locator=f"{_name(root)}/{locator_of(text)}",
             label=cell("label") or "",
             path=None if refusal else root / text,
             collection=cell("source"),

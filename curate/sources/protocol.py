@@ -6,6 +6,7 @@ A source is one file of this folder. It searches, and never downloads an image: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from curate.files import csv_plain, printable
 
 #: Where a search stands: values that JSON can hold, understood by its source alone.
 Cursor = dict[str, Any]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 #: Sources that read this machine's disks; all others ask the network.
 LOCAL_SOURCES = frozenset(("folder", "tar"))
@@ -103,9 +106,10 @@ class Source(Protocol):
 def clean(text: str | None, longest: int = LONGEST_TEXT) -> str | None:
     """Text from outside as any database, terminal and page takes it; None where there is none.
 
-    Blanks around it go, bytes that are not UTF-8 and NUL become escapes, and it is cut.
+    It is one line: blanks and line ends become single blanks. Bytes that are not UTF-8 and control
+    characters become escapes, and it is cut.
     """
     if text is None:
         return None
-    told = printable(csv_plain(text).strip()).replace("\0", "\\x00")[:longest]
-    return told or None
+    line = " ".join(printable(csv_plain(text)).split())
+    return _CONTROL.sub(lambda sign: f"\\x{ord(sign[0]):02x}", line)[:longest] or None

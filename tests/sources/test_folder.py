@@ -44,7 +44,7 @@ def test_a_table_of_paths_is_a_source(photos: Path, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text(
         "path,label,title,author,license\n"
-        "n02268443/a.jpg,kite,' =1+1 ,Ann,CC BY 4.0\n"
+        "n02268443/a.jpg,kite,'=1+1 ,Ann,CC BY 4.0\n"
         "../labels.csv,kite,,,\n",
         encoding="utf-8",
     )

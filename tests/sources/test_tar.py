@@ -257,6 +257,7 @@ def test_a_damaged_header_ends_an_archive_with_a_refusal(tmp_path: Path) -> None
         (b"BZh9" + bytes(600), "compressed data is damaged"),
         (b"\xfd7zXZ\0" + bytes(600), "compressed data is damaged"),
     ],
+    ids=["absent", "empty", "a picture", "gzip of text", "bad gzip", "bad bzip2", "bad xz"],
 )
 def test_what_is_no_tar_file_is_one_line(
     tmp_path: Path, content: bytes | None, message: str
