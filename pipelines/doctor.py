@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.catalog import intake, judging, releases
+from curate.catalog import hits, intake, judging, releases
 from curate.errors import CurateError
 from curate.files import TEMPORARY, remove_leftovers, sha256_file
 from curate.progress import progress
@@ -110,6 +110,7 @@ def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
         if count:
             what = f"{count} unfinished files in {folder.relative_to(root)}"
             found.append(Problem("leftover", what, _REPAIR, repair))
+    found += _downloads(workspace, repair)
     with workspace.catalogue.read() as connection:
         ended = [r["id"] for r in judging.all_runs(connection) if r["state"] == "finished"]
     folders = [workspace.run_folder(run_id) / "parts" for run_id in ended]
@@ -120,6 +121,21 @@ def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
             what = f"the folder {folder.relative_to(root)}"
             found.append(Problem("leftover", what, _REPAIR, repair))
     return found
+
+
+def _downloads(workspace: Workspace, repair: bool) -> list[Problem]:
+    """Downloaded files that no hit waits with, as a kill leaves them."""
+    with workspace.catalogue.read() as connection:
+        named = hits.fetched_files(connection)
+    folder = workspace.root / "incoming"
+    lost = [p for p in folder.glob("*") if p.name not in named] if folder.is_dir() else []
+    if not lost:
+        return []
+    if repair:
+        for path in lost:
+            path.unlink(missing_ok=True)
+    what = f"{len(lost)} downloaded files in incoming that nothing waits for"
+    return [Problem("leftover", what, _REPAIR, repair)]
 
 
 def _images(workspace: Workspace, repair: bool) -> list[Problem]:

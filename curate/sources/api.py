@@ -320,5 +320,7 @@ def _message(body: bytes) -> str | None:
         if isinstance(value, list) and value:
             value = value[0]
         elif isinstance(value, dict):
-            value = next((value[name] for name in _MESSAGES if value.get(name)), None)
+            told = next((value[name] for name in _MESSAGES if value.get(name)), None)
+            # Some name the field at fault instead: {"license": ["…"]}.
+            value = told or next(iter(value.values()), None)
     return clean(" ".join(value.split()), 200) if isinstance(value, str) else None

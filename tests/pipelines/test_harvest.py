@@ -17,6 +17,7 @@ from curate.catalog.tables import candidates, hits, images, origins
 from curate.errors import StorageError, UnknownNameError, UsageError
 from curate.sources.states import is_state
 from pipelines.collect import Collected
+from pipelines.doctor import examine
 from pipelines.public import collect_urls
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
@@ -319,6 +320,20 @@ def test_a_file_that_somebody_removed_is_downloaded_again(
     workspace.store.path(row["sha256"], row["extension"]).unlink()
     assert collect_urls(workspace, listed.path).new == 1
     assert server.hits("/0.jpg") == 2
+    assert_whole(workspace)
+
+
+def test_the_doctor_finds_what_a_kill_left_among_the_downloads(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    assert examine(workspace)["problems"] == []
+    (workspace.root / "incoming" / ("0" * 64)).write_bytes(photos[1])
+    assert [problem["kind"] for problem in examine(workspace)["problems"]] == ["leftover"]
+    assert examine(workspace, repair=True)["unrepaired"] == 0
     assert_whole(workspace)
 
 
