@@ -27,6 +27,7 @@ from curate.sources.protocol import Hit, Source
 from curate.sources.states import state_of
 from pipelines.admission import Admission, Decided, Ready
 from pipelines.collect import Collected, list_refusals, tally
+from pipelines.network import Network
 from pipelines.placeholders import withdraw_placeholders
 from pipelines.policy import Policy
 from pipelines.reading import image_row, stored_row
@@ -76,23 +77,14 @@ class Harvest:
     Args:
         workspace: where to; its stage "collect" is held by the caller.
         plan: what to do.
-        connect: makes the downloader, given what to do with a downloaded file and the folder that
-            it downloads to.
-        remember: keeps what hosts were asked and told.
+        network: downloads, and remembers what hosts were asked and told.
         stop: whether the user asked to stop.
     """
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        plan: Plan,
-        connect: Callable[[Callable[[Path, str], Row], Path], Downloader[Row]],
-        remember: Callable[[], None],
-        stop: Stop,
-    ) -> None:
+    def __init__(self, workspace: Workspace, plan: Plan, network: Network, stop: Stop) -> None:
         self.workspace = workspace
         self.collected = Collected()
-        self._plan, self._connect, self._remember, self._stop = plan, connect, remember, stop
+        self._plan, self._network, self._stop = plan, network, stop
         self._incoming = workspace.root / "incoming"
         self._searches = Searches(workspace, plan.name, plan.asks, plan.limit, plan.policy)
         self._scope = plan.scope
@@ -154,7 +146,7 @@ class Harvest:
     def _work(self, stop: Stop, bar: Bar) -> None:
         source = None if self._retries else self._plan.source
         searcher = Searcher(iter(()) if source is None else self._searches.steps(source))
-        downloader = self._connect(self._look_at, self._incoming)
+        downloader = self._network.downloader(self._look_at, self._incoming)
         try:
             while not stop.requested:
                 if self._feed(downloader) and searcher.idle:
@@ -173,6 +165,8 @@ class Harvest:
             raise
         finally:
             downloader.close()
+            if stop.requested:
+                self._network.abort()
             searcher.close()
         self._results += downloader.results(timeout=0)
         self._flush(bar, force=True)
@@ -226,7 +220,7 @@ class Harvest:
             self._admit(before)
         if force or moment - self._remembered >= _MANNERS_SECONDS:
             self._remembered = moment
-            self._remember()
+            self._network.remember()
 
     def _result_row(self, result: Fetched[Row] | Failed) -> dict[str, Any]:
         row: dict[str, Any] = dict.fromkeys(_RESULT_COLUMNS)

@@ -8,12 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar, cast
 
-from curate.sources.download import Downloader
-
 from curate._version import __version__
 from curate.catalog import hits
 from curate.errors import UnknownNameError
 from curate.sources.api import ApiClient
+from curate.sources.download import Downloader
 from curate.sources.host_rules import HostRule
 from curate.sources.http import AGENT_TOKEN, Fetcher, user_agent
 from curate.sources.manners import Manners
@@ -121,6 +120,10 @@ class Network:
         """Keep what hosts were asked and told, for the next command."""
         with self._workspace.catalogue.write() as connection:
             hits.set_manners(connection, self.manners.snapshot())
+
+    def abort(self) -> None:
+        """Hang up on everything, for good."""
+        self._fetcher.pools.abort()
 
     def __enter__(self) -> Network:
         return self

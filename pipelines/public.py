@@ -169,7 +169,7 @@ def _harvest(
         stop = Stop()
         with Network(workspace, modules, dict(os.environ), lambda: stop.requested) as network:
             plan = make_plan(network)
-            harvest = Harvest(workspace, plan, network.downloader, network.remember, stop)
+            harvest = Harvest(workspace, plan, network, stop)
             if retry_failed is not None:
                 harvest.retry(_states(retry_failed))
             collected = harvest.run()

@@ -128,7 +128,7 @@ hits = Table(
     # The number is the place in the order of arrival, in which hits become candidates.
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("key", String(64), nullable=False, unique=True),
-    Column("search_id", Integer, ForeignKey(searches.c.id), nullable=False, index=True),
+    Column("search_id", Integer, ForeignKey(searches.c.id), nullable=False),
     Column("source", String(64), nullable=False),
     Column("locator", Text, nullable=False),
     Column("label", Text, nullable=False),
@@ -155,8 +155,9 @@ hits = Table(
     Column("etag", Text),
     Column("last_modified", Text),
     Column("updated", DateTime, nullable=False),
+    Index("ix_hits_search_id_state_id", "search_id", "state", "id"),
     Index("ix_hits_source_state_id", "source", "state", "id"),
-    Index("ix_hits_source_wnid", "source", "wnid"),
+    Index("ix_hits_source_wnid_state", "source", "wnid", "state"),
 )
 
 #: What hosts were asked and told us, so that a new start keeps to it.

@@ -63,10 +63,13 @@ def upgrade() -> None:
         sa.UniqueConstraint("key", name=op.f("uq_hits_key")),
     )
     with op.batch_alter_table("hits") as batch_op:
-        batch_op.create_index(batch_op.f("ix_hits_search_id"), ["search_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_hits_sha256"), ["sha256"], unique=False)
-        batch_op.create_index("ix_hits_source_state_id", ["source", "state", "id"], unique=False)
-        batch_op.create_index("ix_hits_source_wnid", ["source", "wnid"], unique=False)
+        for columns in (
+            ["search_id", "state", "id"],
+            ["source", "state", "id"],
+            ["source", "wnid", "state"],
+        ):
+            batch_op.create_index(f"ix_hits_{'_'.join(columns)}", columns, unique=False)
     op.create_table(
         "hosts",
         sa.Column("host", sa.String(length=255), nullable=False),
