@@ -91,9 +91,10 @@ def measure(image: Image.Image) -> Quality:
 
     if image.mode != "RGB":
         raise ValueError(f"expected an image of mode RGB, got {image.mode}")
-    grey = np.asarray(_small_grey(image))
+    small = _small_grey(image)
+    grey = np.asarray(small)
     # Whole numbers until the last division: no sum depends on the order of its terms.
-    counts = np.bincount(grey.ravel(), minlength=_LEVELS)
+    counts = np.array(small.histogram())
     tones = np.arange(_LEVELS)
     total, first = grey.size, int(counts @ tones)
     second = int(counts @ (tones * tones))
