@@ -111,6 +111,11 @@ class CollectSettings(_Group):
         ge=2,
         description="One file under so many addresses of a host stands for missing pictures.",
     )
+    placeholders: str = Field(
+        "",
+        description="A CSV file (kind, pattern, note) of further placeholders; a path relative to "
+        "the workspace.",
+    )
     contact: str = Field(
         "",
         max_length=200,

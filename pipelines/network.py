@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from curate.sources.manners import Manners
 from curate.sources.placeholders import Placeholders
 from curate.sources.protocol import Source
 from curate.sources.robots import Robots
+from pipelines.engines import usable_cores
 from pipelines.workspace import Workspace
 
 T = TypeVar("T")
@@ -49,6 +51,18 @@ def source_module(name: str) -> SourceModule:
     return cast(SourceModule, import_module(f"curate.sources.{name}"))
 
 
+def _rules(used: Sequence[str]) -> list[HostRule]:
+    """What all sources state for their hosts, which lists may name too.
+
+    That the terms of an API stand in for robots.txt holds only for what the API told.
+    """
+    rules = []
+    for name in PUBLIC_SOURCES:
+        for rule in source_module(name).HOSTS:
+            rules.append(rule if name in used else replace(rule, robots=True))
+    return rules
+
+
 class Network:
     """Connections, manners and rules of one command; close it at the end.
 
@@ -59,7 +73,7 @@ class Network:
         stop: asked while waiting whether the user wants to stop.
 
     Raises:
-        SettingsError: the contact or an exempt host cannot be used.
+        UsageError: the contact, an exempt host or the list of placeholders cannot be used.
     """
 
     def __init__(
@@ -75,7 +89,9 @@ class Network:
         self._stop = stop
         self._agent = user_agent(__version__, workspace.settings.collect.contact)
         self._fetcher = Fetcher(self._settings, self._agent)
-        rules = [rule for module in modules for rule in module.HOSTS]
+        listed = workspace.settings.collect.placeholders
+        self._placeholders = Placeholders.load(*([workspace.root / listed] if listed else []))
+        rules = _rules([module.NAME for module in modules])
         with workspace.catalogue.read() as connection:
             remembered = hits.all_manners(connection)
         self.manners = Manners(rules, self._settings, remembered)
@@ -108,12 +124,13 @@ class Network:
             self._fetcher,
             self.manners,
             robots,
-            Placeholders.load(),
+            self._placeholders,
             folder,
             self._workspace.settings.images.max_bytes,
             self._settings,
             process,
             self._stop,
+            cores=usable_cores(),
         )
 
     def remember(self) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from sqlalchemy import select
 
 from curate.catalog.tables import candidates, hits, images, origins
 from curate.errors import StorageError, UnknownNameError, UsageError
+from curate.files import sha256_bytes
 from curate.sources.states import is_state
 from pipelines.collect import Collected
 from pipelines.doctor import examine
+from pipelines.network import Network, source_module
 from pipelines.public import collect_urls
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
@@ -248,6 +251,24 @@ def test_one_picture_under_many_addresses_is_a_placeholder(
     assert_whole(workspace)
 
 
+def test_placeholders_of_the_users_own_list_are_refused(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    listed.add(server.serve("/1.jpg", photos[1]))
+    workspace = workspace_at(
+        tmp_path / "workspace", server, **{"collect.placeholders": "placeholders.csv"}
+    )
+    with pytest.raises(UsageError, match=r"placeholders\.csv"):
+        collect_urls(workspace, listed.path)
+    (workspace.root / "placeholders.csv").write_text(
+        f"kind,pattern,note\nsha256,{sha256_bytes(photos[1])},a sign\n", encoding="utf-8"
+    )
+    collect_urls(workspace, listed.path)
+    assert list(states(workspace).values()) == ["downloaded", "placeholder"]
+
+
 def test_a_placeholder_that_comes_in_a_later_list_withdraws_the_candidates_before(
     tmp_path: Path, server: LoopbackServer, photos: list[bytes]
 ) -> None:
@@ -302,6 +323,18 @@ def test_robots_and_tags_are_honoured_unless_the_settings_say_otherwise(
     careless = workspace.changed({"network.robots": False})
     for reason in ("robots", "robots_tag"):
         assert collect_urls(careless, listed.path, retry_failed=reason).new == 1
+
+
+def test_hosts_of_public_sources_keep_their_rules_in_lists_and_their_robots_are_asked(
+    tmp_path: Path, server: LoopbackServer
+) -> None:
+    workspace = workspace_at(tmp_path / "workspace", server)
+    host = "upload.wikimedia.org"
+    with Network(workspace, [], {}, lambda: False) as network:
+        rule = network.manners.rule(host)
+        assert (rule.concurrency, rule.robots) == (2, True)
+    with Network(workspace, [source_module("wikimedia")], {}, lambda: False) as network:
+        assert network.manners.rule(host) == replace(rule, robots=False)
 
 
 def test_a_file_that_somebody_removed_is_downloaded_again(
