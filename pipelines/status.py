@@ -6,21 +6,25 @@ from typing import Any
 
 from curate.catalog import hits, judging, overview
 from curate.choices import STAGES
+from pipelines.quality import flag_counts
 from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
 
 
-def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
+def status(
+    workspace: Workspace, run_id: str | None = None, *, quality: bool = False
+) -> dict[str, Any]:
     """The funnel of a workspace.
 
     Args:
         workspace: the workspace.
         run_id: the run whose verdicts count; the newest finished one by default.
+        quality: count the candidates by quality flag, which takes a look at each.
 
     Returns:
         `funnel` (a count a stage, and the same by class in the label space's order), `run`,
         `running` (a run that was cut off), `refused` (files by reason), `sources` (for each public
-        source and list, what became of its hits).
+        source and list, what became of its hits), `quality` where asked for.
 
     Raises:
         UnknownNameError: no run has this id.
@@ -35,6 +39,7 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         by_class = overview.funnel(connection, run_id)
         refused = overview.refusal_counts(connection)
         sources = hits.counts_by_source(connection)
+        flagged = {"quality": flag_counts(workspace, connection)} if quality else {}
     space = workspace.label_space
     # A label space that was edited since may lack a class that candidates have.
     known = [wnid for wnid in space.wnids if wnid in by_class]
@@ -55,6 +60,7 @@ def status(workspace: Workspace, run_id: str | None = None) -> dict[str, Any]:
         "running": running["id"] if running else None,
         "refused": refused,
         "sources": sources,
+        **flagged,
     }
 
 

@@ -26,6 +26,13 @@ def status_(
             "--by-class", help="Show the funnel of each class as well. Example: --by-class"
         ),
     ] = False,
+    quality: Annotated[
+        bool,
+        typer.Option(
+            "--quality",
+            help="Count the candidates with each quality flag as well. Example: --quality",
+        ),
+    ] = False,
     run: Run = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -38,7 +45,7 @@ def status_(
     from pipelines.status import status
 
     opened = workspace()
-    summary = status(opened, run_id=run)
+    summary = status(opened, run_id=run, quality=quality)
     funnel = summary["funnel"]
     text = table(["stage", "images"], [[stage, funnel[stage]] for stage in STAGES])
     if summary["run"]:
@@ -47,6 +54,9 @@ def status_(
         text += f"\nunfinished run: {summary['running']} (start its command again to go on)"
     if summary["refused"]:
         text += f"\nrefused files: {counts(summary['refused'])}"
+    if quality:
+        flagged = {flag: count for flag, count in summary["quality"].items() if count}
+        text += f"\nflagged candidates: {counts(flagged) or 'none'}"
     if by_class:
         text += "\n\n" + by_class_text(funnel["by_class"])
     emit(summary, text)

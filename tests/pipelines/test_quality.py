@@ -97,6 +97,15 @@ def test_candidates_have_the_flags_of_their_pictures(root: Path) -> None:
     assert counts == dict.fromkeys(QUALITY_FLAGS, 0) | {"small": 1, "dark": 2, "blurred": 2}
 
 
+def test_status_counts_flags_where_asked_for(root: Path) -> None:
+    told = json.loads(run_curate("status", "--quality", "--json", workspace=root).stdout)
+    counted = {"small": 1, "dark": 2, "blurred": 2, "uniform": 0, "bright": 0, "odd-aspect": 0}
+    assert told["quality"] == counted
+    text = run_curate("status", "--quality", workspace=root).stdout
+    assert "flagged candidates: blurred 2, dark 2, small 1\n" in text + "\n"
+    assert "quality" not in json.loads(run_curate("status", "--json", workspace=root).stdout)
+
+
 def test_flags_follow_the_settings_without_measuring_again(root: Path) -> None:
     shutil.rmtree(root / "images")
     workspace = open_workspace(root, {"quality.dark_below": 0, "quality.small_below": 10_000})
