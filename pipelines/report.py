@@ -134,7 +134,7 @@ class _Report:
             ids = [row.candidate_id for row in rows]
             origins = intake.origins_of(connection, ids)
             self.flags = candidate_flags(workspace, connection, ids)
-            self.credits = {number: _credit(found) for number, found in origins.items()}
+            self.credits = {number: credit_of(found) for number, found in origins.items()}
             for p_true, survived in overview.largest_p_true(connection, run["id"]):
                 self.histogram.add(p_true, survived)
         self.scores = self._scores({row.candidate for row in rows})
@@ -406,7 +406,7 @@ class _Row:
         return cls(**{c.name: columns[c.name] for c in fields(cls) if c.name in columns})
 
 
-def _credit(origins: Sequence[RowMapping]) -> shown.Credit:
+def credit_of(origins: Sequence[RowMapping]) -> shown.Credit:
     """The credit of a candidate: that of its first origin, which later ones never change."""
     if not origins:
         return shown.Credit(UNKNOWN.name, "", False)
