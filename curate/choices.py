@@ -19,6 +19,9 @@ QUALITY_FLAGS: tuple[QualityFlag, ...] = get_args(QualityFlag)
 #: What becomes of a picture that is nearly there already.
 NearDuplicates = Literal["flag", "reject"]
 
+#: What becomes of one picture under two labels: both stay in the filter, or the best one does.
+AcrossLabels = Literal["keep", "drop"]
+
 #: How the images of a release are named: by content, or as ImageNet-A names its files.
 Naming = Literal["hash", "paper"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.catalog import hits, judging, overview
+from curate.catalog import hits, judging, overview, twins
 from curate.choices import STAGES
 from pipelines.quality import flag_counts
 from pipelines.runs import finished_run
@@ -24,7 +24,8 @@ def status(
     Returns:
         `funnel` (a count a stage, and the same by class in the label space's order), `run`,
         `running` (a run that was cut off), `refused` (files by reason), `sources` (for each public
-        source and list, what became of its hits), `quality` where asked for.
+        source and list, what became of its hits), `duplicates` (candidates that `curate dedup`
+        keeps out of the filter), `quality` where asked for.
 
     Raises:
         UnknownNameError: no run has this id.
@@ -39,6 +40,7 @@ def status(
         by_class = overview.funnel(connection, run_id)
         refused = overview.refusal_counts(connection)
         sources = hits.counts_by_source(connection)
+        dropped = twins.count_dropped(connection)
         flagged = {"quality": flag_counts(workspace, connection)} if quality else {}
     space = workspace.label_space
     # A label space that was edited since may lack a class that candidates have.
@@ -60,6 +62,7 @@ def status(
         "running": running["id"] if running else None,
         "refused": refused,
         "sources": sources,
+        "duplicates": dropped,
         **flagged,
     }
 

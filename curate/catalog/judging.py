@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     RowMapping,
+    and_,
     bindparam,
     delete,
     func,
@@ -19,7 +20,15 @@ from sqlalchemy import (
 )
 
 from curate.catalog.engine import pieces
-from curate.catalog.tables import candidates, images, origins, parts, runs, verdicts
+from curate.catalog.tables import (
+    candidates,
+    duplicates,
+    images,
+    origins,
+    parts,
+    runs,
+    verdicts,
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,17 @@ class Shortlisted:
 def candidate_keys(
     connection: Connection, wnids: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
-    """(key, id) of the candidates of the classes `wnids` (all for None), sorted by key."""
-    query = select(candidates.c.key, candidates.c.id, candidates.c.wnid).order_by(candidates.c.key)
+    """(key, id) of the candidates of the classes `wnids` (all for None), sorted by key.
+
+    Those that `curate dedup` has dropped are left out.
+    """
+    twin = and_(duplicates.c.candidate_id == candidates.c.id, duplicates.c.dropped)
+    query = (
+        select(candidates.c.key, candidates.c.id, candidates.c.wnid)
+        .outerjoin(duplicates, twin)
+        .where(duplicates.c.candidate_id.is_(None))
+        .order_by(candidates.c.key)
+    )
     if wnids is not None and len(wnids) <= 500:
         query = query.where(candidates.c.wnid.in_(wnids))
     wanted = None if wnids is None else frozenset(wnids)

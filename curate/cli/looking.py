@@ -54,6 +54,8 @@ def status_(
         text += f"\nunfinished run: {summary['running']} (start its command again to go on)"
     if summary["refused"]:
         text += f"\nrefused files: {counts(summary['refused'])}"
+    if summary["duplicates"]:
+        text += f"\nduplicates left out of the filter: {summary['duplicates']:,}"
     if quality:
         flagged = {flag: count for flag, count in summary["quality"].items() if count}
         text += f"\nflagged candidates: {counts(flagged) or 'none'}"

@@ -194,3 +194,27 @@ def nearest(
     found = np.where(matched, best & 0xFFFF_FFFF, -1)[group]
     distance = np.where(matched, best >> 32, 0).astype(np.uint8)[group]
     return found, distance
+
+
+def having_neighbours(
+    a: Hashes, b: Hashes | None, within: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which hashes have one in the other set that is near.
+
+    Args:
+        a: one set.
+        b: the other; None compares the hashes of `a` with one another.
+        within: the largest distance that counts, in bits.
+
+    Returns:
+        For each of `a` and for each of `b` (`a` again for None) whether it has.
+    """
+    theirs = a if b is None else b
+    (firsts, group), (their_firsts, their_group) = _distinct(a), _distinct(theirs)
+    mine, others = np.zeros(len(firsts), np.bool_), np.zeros(len(their_firsts), np.bool_)
+    if b is None:
+        mine |= np.bincount(group, minlength=len(firsts)) > 1
+    for i, j, _ in near_pairs(a[firsts], theirs[their_firsts], within):
+        apart = i != j if b is None else slice(None)
+        mine[i[apart]] = others[j[apart]] = True
+    return mine[group], (mine if b is None else others)[their_group]

@@ -295,11 +295,12 @@ def render(page: Page) -> str:
 
 def pieces(page: Page) -> Iterator[str]:
     """The page in pieces, so that a large one need not be held in memory."""
-    return _environment().get_template("report.html.j2").generate(page=page, bins=BINS)
+    return environment().get_template("report.html.j2").generate(page=page, bins=BINS)
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What makes pages from the templates: it escapes all text, and refuses unknown names."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
