@@ -24,8 +24,8 @@ from pipelines.admission import Labels
 from pipelines.policy import Policy
 from pipelines.workspace import Workspace
 
-#: Most hits of one step.
-_STEP = 200
+#: Most hits of one step, and the smallest page of a source.
+_STEP, _SMALL_PAGE = 200, 20
 
 #: Hits in these states were never worth a download; they do not count towards a limit.
 _NEVER_WANTED = ("licence", "malformed", "no_label", "bad_url")
@@ -98,32 +98,39 @@ class Searches:
         The caller records each step before it asks for the next one.
         """
         for ask, row in self._open:
-            missing = self._missing(ask.wnid)
-            if row["done"] or missing == 0:
+            if row["done"] or self._missing(ask.wnid) == 0:
                 continue
-            options = tuple((name, str(value)) for name, value in ask.options.items())
-            query = Query(ask.wnid, ask.text, self._policy.sent, row["cursor"], options)
             try:
-                found = source.search(query)
-                while missing != 0:
-                    step = Step(row["id"], ask, [])
-                    for hit in found:
-                        step.hits.append(hit)
-                        if len(step.hits) == min(_STEP, missing or _STEP):
-                            break
-                    else:
-                        step.done = True
-                    yield step
-                    if step.done:
-                        break
-                    missing = self._missing(ask.wnid)
+                yield from self._search(source, ask, row)
             except Interrupted:
                 return
             except QuotaExhausted as error:
                 self.troubles.append(error)
                 return
             except CurateError as error:
+                if str(error) in map(str, self.troubles):
+                    # What two searches meet the others would meet as well: a key that is refused.
+                    return
                 self.troubles.append(error)
+
+    def _search(self, source: Source, ask: Ask, row: RowMapping) -> Iterator[Step]:
+        options = tuple((name, str(value)) for name, value in ask.options.items())
+        query = Query(ask.wnid, ask.text, self._policy.sent, row["cursor"], options)
+        found = source.search(query)
+        while (missing := self._missing(ask.wnid)) != 0:
+            step = Step(row["id"], ask, [])
+            trouble: CurateError | None = None
+            try:
+                _fill(step, found, min(_STEP, missing or _STEP))
+            except CurateError as error:
+                trouble = error
+            # What came before a trouble is paid for: some sources answer five questions an hour.
+            if step.hits or step.done:
+                yield step
+            if trouble is not None:
+                raise trouble
+            if step.done:
+                return
 
     def _missing(self, wnid: str) -> int | None:
         if self._limit is None:
@@ -191,6 +198,19 @@ class Searches:
             "attempts": 0,
             "updated": moment,
         }
+
+
+def _fill(step: Step, found: Iterator[Hit], most: int) -> None:
+    """Add hits to a step: at most so many, and none for which another page must be awaited while
+    those that are there could be downloaded.
+    """
+    for hit in found:
+        step.hits.append(hit)
+        # Places change with pages. Lists have none, and no page.
+        at_a_page_end = bool(step.ask.text) and hit.cursor != step.hits[0].cursor
+        if len(step.hits) == most or (at_a_page_end and len(step.hits) >= _SMALL_PAGE):
+            return
+    step.done = True
 
 
 class Searcher:
