@@ -27,7 +27,7 @@ from curate.sources.protocol import Hit, Query, Source
 from curate.sources.states import is_failure
 from pipelines.admission import Admission, Decided, Labels, Ready, Refused
 from pipelines.engines import usable_cores
-from pipelines.reading import image_row, stored_row
+from pipelines.reading import KnownImages, image_row
 from pipelines.workspace import Workspace, pin_label_space
 
 #: The columns of the list of what became no candidate.
@@ -171,7 +171,7 @@ def _read_all(
     workspace: Workspace, items: Iterable[Hit], stopped: Callable[[], bool]
 ) -> Iterator[Ready | Refused]:
     """Read and decode in threads; results come in the order of the items."""
-    labels = Labels(workspace.label_space)
+    labels, known = Labels(workspace.label_space), KnownImages(workspace)
     workers = usable_cores()
     queue: deque[tuple[Hit, Future[Ready]]] = deque()
 
@@ -186,14 +186,14 @@ def _read_all(
         for hit in items:
             if stopped():
                 break
-            queue.append((hit, pool.submit(_read_one, workspace, hit, labels)))
+            queue.append((hit, pool.submit(_read_one, workspace, hit, labels, known)))
             if len(queue) > 2 * workers:
                 yield first()
         while queue:
             yield first()
 
 
-def _read_one(workspace: Workspace, hit: Hit, labels: Labels) -> Ready:
+def _read_one(workspace: Workspace, hit: Hit, labels: Labels, known: KnownImages) -> Ready:
     if hit.refusal:
         raise hit.refusal
     wnid = labels.wnid(hit.label)
@@ -202,7 +202,7 @@ def _read_one(workspace: Workspace, hit: Hit, labels: Labels) -> Ready:
         assert hit.path is not None
         data, name = read_image(hit.path, workspace.settings.images.max_bytes), hit.path.name
     sha256 = sha256_bytes(data)
-    stored = stored_row(workspace, sha256)
+    stored = known.row(sha256)
     if stored is not None:
         # An image that was lost or altered since is put back.
         whole = workspace.store.holds(sha256, stored["extension"])

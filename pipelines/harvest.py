@@ -30,7 +30,7 @@ from pipelines.collect import Collected, list_refusals, tally
 from pipelines.network import Network
 from pipelines.placeholders import withdraw_placeholders
 from pipelines.policy import Policy
-from pipelines.reading import image_row, stored_row
+from pipelines.reading import KnownImages, image_row
 from pipelines.searching import Ask, Searcher, Searches
 from pipelines.workspace import Workspace
 
@@ -61,6 +61,7 @@ class Plan:
         limit: most hits a class; None for all.
         policy: which licences are taken.
         scope: the hits that the command downloads; None for those of its own searches.
+        refresh: whether searches that had come to their end are asked again.
     """
 
     source: Source | None
@@ -69,6 +70,7 @@ class Plan:
     limit: int | None
     policy: Policy
     scope: hits.Scope | None
+    refresh: bool = False
 
 
 class Harvest:
@@ -86,15 +88,19 @@ class Harvest:
         self.collected = Collected()
         self._plan, self._network, self._stop = plan, network, stop
         self._incoming = workspace.root / "incoming"
-        self._searches = Searches(workspace, plan.name, plan.asks, plan.limit, plan.policy)
+        self._searches = Searches(
+            workspace, plan.name, plan.asks, plan.limit, plan.policy, refresh=plan.refresh
+        )
         self._scope = plan.scope
         if self._scope is None:
             self._scope = hits.of_searches(self._searches.ids)
         self._admission = Admission(workspace, self)
+        self._known = KnownImages(workspace)
         self._results: list[Fetched[Row] | Failed] = []
         self._flushed = self._remembered = time.monotonic()
         # The last hit that was handed to the downloader, and those that it has not answered.
         self._fed, self._in_hand = 0, set[int]()
+        self._are_more = True
         self._retries = False
         self._ended: Counter[str] = Counter()
 
@@ -152,13 +158,14 @@ class Harvest:
                 if self._feed(downloader) and searcher.idle:
                     searcher.go_on()
                 if (step := searcher.take()) is not None:
+                    self._are_more = True
                     if self._searches.record(step):
                         # They stand before those that were handed on already.
                         self._fed = 0
                 elif searcher.ended and not downloader.pending and not self._results:
                     break
                 self._results += downloader.results(timeout=0.1)
-                self._flush(bar)
+                self._flush(bar, force=searcher.ended and not downloader.pending)
         except BaseException:
             # So that neither waits for a host's pause.
             stop.request()
@@ -178,6 +185,8 @@ class Harvest:
         room = _AHEAD - downloader.pending - len(self._results)
         if room < _AHEAD // 4:
             return False
+        if not self._are_more:
+            return True
         count = room + len(self._in_hand)
         with self.workspace.catalogue.read() as connection:
             rows = hits.wanted(connection, self.scope, self._fed, count)
@@ -186,7 +195,8 @@ class Harvest:
             if row["id"] not in self._in_hand:
                 self._in_hand.add(row["id"])
                 downloader.add(Wanted(row["id"], row["url"]))
-        return len(rows) < count
+        self._are_more = len(rows) == count
+        return not self._are_more
 
     # Downloads
 
@@ -196,7 +206,7 @@ class Harvest:
         Raises:
             ImageRefused: the image cannot be used.
         """
-        row = stored_row(self.workspace, sha256)
+        row = self._known.row(sha256)
         if row is None:
             row = image_row(self.workspace, path.read_bytes(), sha256, None)
         return {name: value for name, value in row.items() if name != "taken_in"}
@@ -300,7 +310,7 @@ class Harvest:
         changed = [{"id": number, "state": "waiting", "image": None} for number in numbers]
         with self.workspace.catalogue.write() as connection:
             hits.change_hits(connection, changed)
-        self._fed = 0
+        self._fed, self._are_more = 0, True
 
     def record(self, connection: Connection, decided: Decided, moment: datetime) -> None:
         """Write what became of hits, in the transaction that admits them."""

@@ -29,6 +29,7 @@ def collect_public(
     limit: int | None = 500,
     queries: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
+    refresh: bool = False,
     allow_unknown_licence: bool = False,
     retry_failed: str | None = None,
 ) -> Collected:
@@ -44,6 +45,7 @@ def collect_public(
             all.
         queries: what to search for, instead of what the label space says; for one class.
         options: what else the source is asked, by its own names.
+        refresh: ask again what had come to its end, for photos that were added since.
         allow_unknown_licence: also take photos whose licence nobody tells; they can never be
             released.
         retry_failed: try again only what failed: "" for all failures, or a state; searches nothing.
@@ -70,7 +72,7 @@ def collect_public(
     def plan(network: Network) -> Plan:
         source = network.connect(module) if asks else None
         scope = hits.of_classes(name, wnids)
-        return Plan(source, name, asks, limit, policy, scope)
+        return Plan(source, name, asks, limit, policy, scope, refresh)
 
     return _harvest(workspace, [module], plan, retry_failed)
 

@@ -62,6 +62,7 @@ class Searches:
         asks: the searches, in their order.
         limit: most hits a class; None for all.
         policy: which licences are taken.
+        refresh: whether searches that had come to their end are asked again.
 
     Attributes:
         ids: of the searches in the catalogue.
@@ -75,9 +76,12 @@ class Searches:
         asks: Sequence[Ask],
         limit: int | None,
         policy: Policy,
+        *,
+        refresh: bool = False,
     ) -> None:
         self.troubles: list[CurateError] = []
         self._workspace, self._name, self._limit, self._policy = workspace, name, limit, policy
+        self._refresh = refresh
         self._labels = Labels(workspace.label_space)
         self._open: list[tuple[Ask, RowMapping]] = []
         with workspace.catalogue.write() as connection:
@@ -98,7 +102,8 @@ class Searches:
         The caller records each step before it asks for the next one.
         """
         for ask, row in self._open:
-            if row["done"] or self._missing(ask.wnid) == 0:
+            ended = row["done"] and not self._refresh
+            if ended or self._missing(ask.wnid) == 0:
                 continue
             try:
                 yield from self._search(source, ask, row)
@@ -160,9 +165,11 @@ class Searches:
                 if key in known and known[key][1] == "licence" and row["state"] == "waiting"
             ]
             hits.change_hits(connection, allowed)
-            if step.hits or step.done:
-                cursor = step.hits[-1].cursor if step.hits else None
+            if step.hits:
+                cursor = step.hits[-1].cursor
                 hits.set_search(connection, step.search_id, cursor, done=step.done)
+            elif step.done:
+                hits.end_search(connection, step.search_id)
         return bool(allowed)
 
     def _row(self, hit: Hit, step: Step, moment: datetime) -> dict[str, Any]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from tests.pipelines.public_apis import WORLDS, PhotoHost, World
 
 # Before torch is imported: several test processes share the cores, and threads that wait for each
 # other on oversubscribed cores cost tenfold. The processes that tests start inherit it.
@@ -46,3 +50,22 @@ def browser_path() -> str:
     if os.environ.get("CURATE_CI") == "1":
         pytest.fail("there is no Chromium, and CURATE_CI=1 wants the pages to be opened in one")
     pytest.skip("there is no Chromium to open pages with")
+
+
+@pytest.fixture
+def make_world(
+    monkeypatch: pytest.MonkeyPatch, package_photos: list[tuple[Path, int]]
+) -> Iterator[Callable[[str], World]]:
+    """Makes a running API of a public source by name; all share one host of photos."""
+    with ExitStack() as servers:
+        photos = PhotoHost([path for path, _ in package_photos])
+        servers.enter_context(photos)
+
+        def make(source: str) -> World:
+            world = WORLDS[source](photos)
+            servers.enter_context(world.api)
+            for name, value in world.environ.items():
+                monkeypatch.setenv(name, value)
+            return world
+
+        yield make

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pipelines.workspace import create_workspace
+from tests.pipelines.public_apis import World
 from tests.running import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,7 +33,7 @@ def test_the_two_commands_stand_at_the_top_and_exist() -> None:
 
 
 def test_every_block_is_run_by_a_test() -> None:
-    run = [*fenced("activate"), *fenced("commands"), *fenced("python")]
+    run = [*fenced("activate"), *fenced("commands"), *fenced("public"), *fenced("python")]
     assert README.count("```") == 2 * (2 + len(run))
 
 
@@ -65,6 +69,27 @@ def test_the_commands_work_as_they_stand(
     assert "accuracy" in done.stdout
     assert (tmp_path / "dragonflies" / "releases" / "0.1.0" / "manifest.csv").is_file()
     assert list((tmp_path / "dragonflies" / "runs").glob("*/report.html"))
+
+
+@pytest.mark.slow
+def test_the_commands_for_public_sources_work_as_they_stand(
+    tmp_path: Path, make_world: Callable[[str], World]
+) -> None:
+    """In a workspace; the source's API and the host of photos are on loopback."""
+    world = make_world("inaturalist")
+    root = create_workspace(tmp_path / "workspace", "imagenet-a").root
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    allowed = [world.api.allow_host, world.photos.allow_host]
+    env |= {**world.variables(), "CURATE_NETWORK__ALLOW_HOSTS": json.dumps(allowed)}
+    del env["CURATE_COLLECT__CONTACT"]
+    script = "set -e\n" + "".join(fenced("public"))
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "found 10: 10 new" in done.stdout
+    agents = {request.headers["User-Agent"] for request in world.api.requests}
+    assert all("you@example.org" in agent for agent in agents)
 
 
 @pytest.mark.slow

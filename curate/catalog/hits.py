@@ -56,6 +56,12 @@ def set_search(
     connection.execute(update(searches).where(searches.c.id == search_id).values(**values))
 
 
+def end_search(connection: Connection, search_id: int) -> None:
+    """Record that a source has no more; where the search stands is kept."""
+    values = {"done": True, "updated": now()}
+    connection.execute(update(searches).where(searches.c.id == search_id).values(**values))
+
+
 def of_searches(search_ids: Sequence[int]) -> Scope:
     """The hits of some searches."""
     return hits.c.search_id.in_(search_ids)

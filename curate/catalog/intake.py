@@ -27,6 +27,11 @@ def known_image(connection: Connection, sha256: str) -> RowMapping | None:
     return row._mapping if row else None
 
 
+def image_hashes(connection: Connection) -> Iterator[str]:
+    """The SHA-256 of every image, in no order."""
+    yield from connection.execution_options(yield_per=10_000).scalars(select(images.c.sha256))
+
+
 def count_images(connection: Connection) -> int:
     """The number of images."""
     return connection.scalar(select(func.count()).select_from(images)) or 0
@@ -135,8 +140,13 @@ def set_origins(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         {"key": origin_key(row["candidate_id"], row["source"], row["locator"]), **row}
         for row in rows
     ]
+    there: set[str] = set()
+    for some in pieces([row["key"] for row in keyed]):
+        there.update(connection.scalars(select(origins.c.key).where(origins.c.key.in_(some))))
     upsert(connection, origins, keyed, "key")
     for row in keyed:
+        if row["key"] not in there:
+            continue
         values = {name: row[name] for name in _TOLD if row[name]}
         if row["licence_text"]:
             values |= {n: row[n] for n in ("licence", "licence_url", "licence_text")}

@@ -223,7 +223,8 @@ def _search_command(name: str) -> Callable[..., None]:
                 "--query",
                 metavar="TEXT",
                 help="What to search for, instead of what the label space says of the class; "
-                "repeatable, with exactly one class. Example: --query 'Anax junius'",
+                "repeatable, with exactly one class. Example: --query 'Anax junius'. Default: the "
+                "label space's terms.",
                 show_default=False,
             ),
         ] = None,
@@ -233,10 +234,18 @@ def _search_command(name: str) -> Callable[..., None]:
                 "--option",
                 metavar="NAME=VALUE",
                 help="What else the source is asked, in its own words; repeatable. Example: "
-                "--option min_upload_date=2020-01-01",
+                "--option min_upload_date=2020-01-01. Default: see docs/collecting.md.",
                 show_default=False,
             ),
         ] = None,
+        refresh: Annotated[
+            bool,
+            typer.Option(
+                "--refresh",
+                help="Ask again what had come to its end, for photos that were added since. "
+                "Example: --refresh",
+            ),
+        ] = False,
         allow_host: _AllowHost = None,
         allow_unknown_licence: _AllowUnknown = False,
         retry_failed: _RetryFailed = None,
@@ -257,6 +266,7 @@ def _search_command(name: str) -> Callable[..., None]:
             limit=limit,
             queries=query or (),
             options=_named(option or ()),
+            refresh=refresh,
             allow_unknown_licence=allow_unknown_licence,
             retry_failed=_reason(retry_failed),
         )

@@ -32,7 +32,7 @@ def dedup(
             metavar="PATH",
             help="A set that no candidate may come from, such as ImageNet's training images: a "
             "folder, a tar file, a folder of tar files, or a hash file; repeatable. Example: "
-            "--against imagenet-train.parquet",
+            "--against imagenet-train.parquet. Default: none.",
             show_default=False,
         ),
     ] = None,

@@ -199,7 +199,8 @@ class ApiClient:
             if seconds > self._settings.patience_seconds or (last and status == 429):
                 until = None if again.seconds is None else naive_utc(time.time() + seconds)
                 raise QuotaExhausted(self.name, until, again.detail)
-        raise SourceError(f"{self.name}: {again.detail} (tried {self._settings.tries} times)")
+        times = f"{attempt + 1} times" if attempt else "once"
+        raise SourceError(f"{self.name}: {again.detail} (tried {times})")
 
     def _wait_turn(self, host: str) -> None:
         try:

@@ -293,12 +293,13 @@ class Flickr:
         code = whole_number(answer, "code")
         message = " ".join(str(answer.get("message", "")).replace(self._key, "…").split())
         message = clean(message, 200) or "no reason given"
-        told = f"{NAME}: error {code}: {message}"
+        told = f"error {code}: {message}"
         if code in _AGAIN:
             raise TryAgain(None, told)
         if code == _BAD_KEY:
             raise UsageError(f"{NAME} does not accept the key in {KEY}: {message}")
-        raise _TooDeep(told) if code == _TOO_DEEP else SourceError(told)
+        kind = _TooDeep if code == _TOO_DEEP else SourceError
+        raise kind(f"{NAME}: {told}")
 
 
 def connect(client: ApiClient, url: str, environ: Mapping[str, str]) -> Source:

@@ -240,12 +240,14 @@ class Inaturalist:
         if text.isascii() and text.isdigit() and len(text) < 12:
             return int(text)
         parameters = {"q": text, "is_active": "true", "per_page": "200"}
-        if asked.rank:
-            parameters["rank"] = asked.rank
         answer = self._client.get_json(f"{self._url}/taxa", parameters)
         taxa = [taxon for taxon in understood(_Taxa, answer, NAME).results if taxon.is_active]
         for field in ("name", "preferred_common_name", "matched_term"):
             found = {t.id: t for t in taxa if _same(getattr(t, field), text)}
+            # Sources differ in ranks (suborder or infraorder), so a rank only tells apart.
+            ranked = {t.id: t for t in found.values() if _same(t.rank, asked.rank)}
+            if len(ranked) == 1:
+                found = ranked
             if len(found) > 1:
                 matches = [f"{t.id} ({t.rank} {t.name})" for t in found.values()]
                 raise AmbiguousNameError("taxon", text, [clean(match) or "" for match in matches])

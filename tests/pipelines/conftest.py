@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from curate.labels.space import load_label_space
-from tests.pipelines.public_apis import WORLDS, PhotoHost, World
 
 
 @pytest.fixture(scope="session")
@@ -26,22 +23,3 @@ def weak_folder(
         (root / wnids[label]).mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / wnids[label])
     return root
-
-
-@pytest.fixture
-def make_world(
-    monkeypatch: pytest.MonkeyPatch, package_photos: list[tuple[Path, int]]
-) -> Iterator[Callable[[str], World]]:
-    """Makes a running API of a public source by name; all share one host of photos."""
-    with ExitStack() as servers:
-        photos = PhotoHost([path for path, _ in package_photos])
-        servers.enter_context(photos)
-
-        def make(source: str) -> World:
-            world = WORLDS[source](photos)
-            servers.enter_context(world.api)
-            for name, value in world.environ.items():
-                monkeypatch.setenv(name, value)
-            return world
-
-        yield make

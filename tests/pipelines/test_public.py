@@ -279,3 +279,20 @@ def test_taxa_of_one_name_are_told_apart_by_the_rank_of_the_label_space_or_the_u
         *[str(ANISOPTERA)] * 2,
         str(TREES),
     ]
+
+
+@pytest.mark.parametrize("source", ["inaturalist", "flickr"])
+def test_a_search_that_had_ended_is_asked_again_for_what_was_added_since(
+    source: str, make_world: MakeWorld, tmp_path: Path
+) -> None:
+    world = make_world(source)
+    world.fill([1, 2, 3])
+    workspace = workspace_for(world, tmp_path / "w")
+    collect(world, workspace, DRAGONFLY)
+    world.fill([1, 2, 3, 4, 5])
+    asked = len(world.questions())
+    assert collect(world, workspace, DRAGONFLY).new == 0
+    assert len(world.questions()) == asked
+    collected = collect(world, workspace, DRAGONFLY, refresh=True)
+    assert (collected.new, collected.known) == (2, 3)
+    assert sorted(world.photos.numbers()) == [1, 2, 3, 4, 5]
