@@ -54,6 +54,8 @@ def status_(
         text += f"\nunfinished run: {summary['running']} (start its command again to go on)"
     if summary["refused"]:
         text += f"\nrefused files: {counts(summary['refused'])}"
+    for source, states in summary["sources"].items():
+        text += f"\n{source}: {counts(states)}"
     if summary["duplicates"]:
         text += f"\nduplicates left out of the filter: {summary['duplicates']:,}"
     if quality:
