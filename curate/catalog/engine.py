@@ -166,8 +166,8 @@ def _revision(catalogue: Catalogue) -> str | None:
         return connection.scalar(text("SELECT version_num FROM alembic_version"))
 
 
-def migrate(catalogue: Catalogue) -> None:
-    """Bring the catalogue to the newest revision, in one transaction."""
+def migrate(catalogue: Catalogue, revision: str = REVISIONS[-1]) -> None:
+    """Bring the catalogue to a revision, by default the newest, in one transaction."""
     from alembic import command
     from alembic.config import Config
 
@@ -184,7 +184,7 @@ def migrate(catalogue: Catalogue) -> None:
             connection = plain.execution_options(curate_write=True)
             with connection.begin():
                 config.attributes["connection"] = connection
-                command.upgrade(config, "head")
+                command.upgrade(config, revision)
                 if on_sqlite and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
                     raise StorageError("the catalogue cannot be brought up to date: it is damaged")
         finally:

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text, update
 
-from curate.catalog.engine import Catalogue, open_catalogue, upsert
-from curate.catalog.tables import facts, metadata
+from curate.catalog.engine import (
+    REVISIONS,
+    Catalogue,
+    _sqlite_engine,
+    migrate,
+    open_catalogue,
+    upsert,
+)
+from curate.catalog.tables import candidates, facts, hits, images, metadata
 from curate.errors import StorageError, WorkspaceError
 
 
@@ -55,6 +62,25 @@ def test_opening_twice_keeps_what_is_there(tmp_path: Path, catalogue: Catalogue)
     catalogue.close()
     with open_catalogue(tmp_path / "catalogue.sqlite").read() as connection:
         assert connection.execute(select(facts)).all() == [("a", "1")]
+
+
+def test_a_catalogue_of_the_first_version_is_brought_up_to_date_with_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "catalogue.sqlite"
+    old = Catalogue(_sqlite_engine(path))
+    migrate(old, REVISIONS[0])
+    with old.write() as connection:
+        told = "'0', 'jpg', 'JPEG', 'RGB', 1, 2, 3, '[]', '', '', '2026-11-30 00:00:00'"
+        connection.execute(text(f"INSERT INTO images VALUES ({told})"))
+        connection.execute(text("INSERT INTO candidates VALUES (7, 'k', '0', 'n02268443', NULL)"))
+    old.close()
+    with open_catalogue(path).read() as connection:
+        (image,) = connection.execute(select(images)).all()
+        (candidate,) = connection.execute(select(candidates)).all()
+        assert connection.execute(select(hits)).all() == []
+    assert (image.sha256, image.bytes, image.quality) == ("0", 1, None)
+    assert (candidate.id, candidate.wnid) == (7, "n02268443")
 
 
 def test_a_newer_catalogue_is_refused(tmp_path: Path, catalogue: Catalogue) -> None:
