@@ -298,14 +298,21 @@ def _quantisation(data: bytes, jpeg: Jpeg) -> NDArray[np.float64] | None:
 def _from_zigzag(table: NDArray[np.uint8 | np.uint16]) -> NDArray[np.float64]:
     import numpy as np
 
-    # Antidiagonals in turn, odd ones downwards (T.81, figure A.6).
+    steps = np.empty(64)
+    steps[_zigzag()] = table
+    return steps.reshape(8, 8)
+
+
+@cache
+def _zigzag() -> NDArray[np.intp]:
+    """Where the coefficients of a table belong in the rows of a block (T.81, figure A.6)."""
+    import numpy as np
+
+    # Antidiagonals in turn, odd ones downwards.
     order = sorted(
         np.ndindex(8, 8), key=lambda p: (p[0] + p[1], p[0] if (p[0] + p[1]) % 2 else p[1])
     )
-    steps = np.empty((8, 8))
-    for place, step in zip(order, table, strict=True):
-        steps[place] = step
-    return steps
+    return np.array([8 * row + column for row, column in order])
 
 
 @cache
@@ -337,20 +344,21 @@ def _check_samples(
     for top in range(0, height, _BAND):
         rows = slice(top, min(top + _BAND, height))
         samples = first[rows, :width].astype(np.int16)
-        samples += second[rows, :width]
+        samples += second[rows, :width].astype(np.int16)
         samples -= 128
-        if samples.min(initial=0) >= -_SLACK and samples.max(initial=0) <= brightest:
+        strips = samples.reshape(len(samples) // 8, 8, width)
+        columns = (strips.max(axis=1) > brightest) | (strips.min(axis=1) < -_SLACK)
+        row, column = np.nonzero(columns.reshape(len(strips), width // 8, 8).any(axis=2))
+        if not row.size:
             continue
-        excess = np.maximum(samples - brightest, 0) + np.minimum(samples + _SLACK, 0)
-        blocks = excess.reshape(-1, 8, width // 8, 8).swapaxes(1, 2).reshape(-1, 8, 8)
-        there = np.flatnonzero(blocks.any(axis=(1, 2)))
-        outside = blocks[there].astype(np.float64)
+        blocks = strips.reshape(len(strips), 8, width // 8, 8)[row, :, column]
+        excess = np.maximum(blocks - brightest, 0) + np.minimum(blocks + _SLACK, 0)
+        outside = excess.astype(np.float64)
         allowed = (np.abs(basis @ outside @ basis.T) * steps).sum(axis=(1, 2))
-        wrong = there[(outside**2).sum(axis=(1, 2)) > allowed]
+        wrong = np.flatnonzero((outside**2).sum(axis=(1, 2)) > allowed)
         if wrong.size:
-            row, column = divmod(int(wrong[0]), width // 8)
             raise ImageRefused(
                 "corrupt-data",
-                f"impossible samples in {wrong.size} blocks, first at {8 * column}, "
-                f"{top + 8 * row} of the stored picture",
+                f"impossible samples in {wrong.size} blocks, first at {8 * column[wrong[0]]}, "
+                f"{top + 8 * row[wrong[0]]} of the stored picture",
             )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, TiffTags
 
 from curate.errors import ImageRefused
@@ -272,6 +274,30 @@ def test_nearly_one_colour_shows_nothing_and_a_faint_picture_shows_something(
 
     assert reason(with_deviation(0.8)) == "no-visible-content"
     accepted(with_deviation(1.3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    level=st.integers(1, 254),
+    other=st.integers(1, 254),
+    share=st.floats(0.00001, 0.5),
+    step=st.sampled_from([1, 2, 4]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_contrast_is_that_of_all_pixels_wherever_it_lies(
+    level: int, other: int, share: float, step: int, seed: int
+) -> None:
+    """One pixel in four, each way, is looked at first; what they show must hold of all."""
+    chance = np.random.default_rng(seed)
+    pixels = np.full((88, 120, 3), level, np.uint8)
+    few = pixels[step // 2 :: step, step // 2 :: step]
+    few[chance.random(few.shape[:2]) < share] = other
+    pixels[::17, ::19] ^= 1
+    data = save(Image.fromarray(pixels), "PNG")
+    if pixels.reshape(-1, 3).std(axis=0).max() < 1:
+        assert reason(data) == "no-visible-content"
+    elif len(np.unique(pixels)) > 2:
+        accepted(data)
 
 
 def test_two_colours_are_no_photo_whatever_the_container(photo: Image.Image) -> None:
