@@ -278,20 +278,20 @@ def test_nearly_one_colour_shows_nothing_and_a_faint_picture_shows_something(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    level=st.integers(1, 254),
-    other=st.integers(1, 254),
+    level=st.integers(1, 127),
+    contrast=st.sampled_from([1, 2, 3, 5, 8, 20, 120]),
     share=st.floats(0.00001, 0.5),
     step=st.sampled_from([1, 2, 4]),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_contrast_is_that_of_all_pixels_wherever_it_lies(
-    level: int, other: int, share: float, step: int, seed: int
+    level: int, contrast: int, share: float, step: int, seed: int
 ) -> None:
     """One pixel in four, each way, is looked at first; what they show must hold of all."""
     chance = np.random.default_rng(seed)
     pixels = np.full((88, 120, 3), level, np.uint8)
     few = pixels[step // 2 :: step, step // 2 :: step]
-    few[chance.random(few.shape[:2]) < share] = other
+    few[chance.random(few.shape[:2]) < share] += np.uint8(contrast)
     pixels[::17, ::19] ^= 1
     data = save(Image.fromarray(pixels), "PNG")
     if pixels.reshape(-1, 3).std(axis=0).max() < 1:
