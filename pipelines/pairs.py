@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping
 from curate._version import __version__
 from curate.catalog import intake, twins
 from curate.errors import ImageRefused
-from curate.files import atomic_write, csv_text, make_folder
+from curate.files import atomic_write, csv_text, make_folder, remove_leftovers
 from curate.report import pairs as shown
 from curate.report.naming import display_names
 from curate.report.page import Credit
@@ -44,6 +44,8 @@ _ROWS_AT_ONCE = 10_000
 def write_pairs(workspace: Workspace, summary: Deduplicated, sets: Sequence[PictureSet]) -> None:
     """Write the table and the page of the duplicates, and name them in the summary.
 
+    Call it while holding what every stage that writes lists holds.
+
     Args:
         workspace: the workspace.
         summary: what was found.
@@ -54,6 +56,7 @@ def write_pairs(workspace: Workspace, summary: Deduplicated, sets: Sequence[Pict
     """
     folder = workspace.root / "lists"
     table, page = folder / "duplicates.csv", folder / "duplicates.html"
+    remove_leftovers(folder)
     if not summary.exact + summary.near:
         table.unlink(missing_ok=True)
         page.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ It holds no picture and can be passed on where the pictures may not be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,19 +122,14 @@ class HashSetBuilder:
 
 def _decoded(column: str, values: Sequence[str]) -> bytes:
     digits = DIGITS[column]
-    text = "".join(values)
-    if all(len(value) == digits for value in values) and text.isalnum():
-        try:
-            return bytes.fromhex(text)
-        except ValueError:
-            pass
-    for row, value in enumerate(values):
-        if len(value) != digits or not set(value) <= set("0123456789abcdefABCDEF"):
+    matches = re.compile(rf"[0-9a-fA-F]{{{digits}}}").fullmatch
+    for row, value in enumerate(values, start=1):
+        if not matches(value):
             shown = value if len(value) <= 80 else value[:80] + "…"
             raise ValueError(
-                f"row {row + 1}: {column} should be {digits} hexadecimal digits, not {shown!r}"
+                f"row {row}: {column} should be {digits} hexadecimal digits, not {shown!r}"
             )
-    raise AssertionError(column)
+    return bytes.fromhex("".join(values))
 
 
 def is_hash_file(path: Path) -> bool:
@@ -280,14 +276,14 @@ def _write_parquet(stream: Any, blocks: Iterable[dict[str, list[str]]], pixels: 
 
 def same_digests(a: Digests, b: Digests) -> NDArray[np.int64]:
     """For each of `a` the first place in `b` with the same value, -1 where there is none."""
-    mine, theirs = (values[:, :8].copy().view(np.uint64).reshape(-1) for values in (a, b))
-    order = np.argsort(theirs, kind="stable")
-    starts = np.searchsorted(theirs[order], mine, "left")
-    ends = np.searchsorted(theirs[order], mine, "right")
-    found = np.full(len(a), -1)
-    for i in np.flatnonzero(ends > starts):
-        for place in order[starts[i] : ends[i]]:
-            if (a[i] == b[place]).all():
-                found[i] = place
-                break
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    mine, theirs = (
+        pa.Array.from_buffers(
+            pa.binary(32), len(one), [None, pa.py_buffer(np.ascontiguousarray(one))]
+        )
+        for one in (a, b)
+    )
+    found: NDArray[np.int64] = pc.index_in(mine, theirs).fill_null(-1).to_numpy().astype(np.int64)
     return found
