@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,13 +100,17 @@ def _text(found: Deduplicated) -> str:
             f"\n{one.set}: {one.matched:,} of the candidates are among its {one.images:,} images"
         )
         if one.refused:
-            text += f"; {sum(one.refused.values()):,} files of it were of no use"
-            text += f" ({counts(one.refused)})"
+            text += f"; {_of_no_use(one.refused)} ({counts(one.refused)})"
     if found.across_labels:
         text += f"\nunder another label than what is kept: {found.across_labels:,}"
     if found.page is not None:
         text += f"\nto look at: {found.page}"
     return text
+
+
+def _of_no_use(refused: Mapping[str, int]) -> str:
+    count = sum(refused.values())
+    return f"{count:,} {'file was' if count == 1 else 'files were'} of no use"
 
 
 def hashes(
@@ -140,10 +145,10 @@ def hashes(
     from pipelines.picture_sets import hash_pictures
 
     summary = hash_pictures(path, out, load_settings(None).images)
-    refused = sum(summary["refused"].values())
+    refused = summary["refused"]
     text = f"{summary['path']}: {summary['images']:,} images"
     if refused:
-        text += f", {refused:,} files were of no use ({counts(summary['refused'])})"
+        text += f"; {_of_no_use(refused)} ({counts(refused)})"
     emit(summary, text)
     if strict and refused:
-        raise VerificationError(f"{refused:,} files were of no use")
+        raise VerificationError(_of_no_use(refused))

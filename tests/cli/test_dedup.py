@@ -57,7 +57,7 @@ def test_a_set_is_hashed_once_and_compared_with(workspace: Path, tmp_path: Path)
         "path": str(out),
     }
     strict = run_curate("dedup", "hashes", photos, "-o", out, "--strict", expect=1)
-    assert strict.stderr.strip().endswith("1 files were of no use")
+    assert strict.stderr.strip().endswith("1 file was of no use")
     text = run_curate("dedup", "--against", out, workspace=workspace).stdout
     assert "3 exact and 0 near duplicates, 3 dropped, 0 kept" in text
     assert "set.parquet: 3 of the candidates are among its 3 images" in text
@@ -68,7 +68,7 @@ def test_a_set_is_hashed_once_and_compared_with(workspace: Path, tmp_path: Path)
     ("arguments", "expected"),
     [
         (["--against", "absent"], "cannot read absent: No such file"),
-        (["--distance", "13"], "13 is not in the range 0<=x<=12"),
+        (["--distance", "13"], "'--distance': Input should be less than or equal to 12"),
         (["--across-labels", "both"], "'both' is not one of"),
         (["--embedding", "lite/efficientnet_lite9"], "did you mean lite/efficientnet_lite"),
     ],
