@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +29,11 @@ from curate.images.decode import decode_trusted
 from curate.images.hashing import NEAR_DISTANCE
 from curate.images.near import Hashes, distances
 from curate.models import load_classifier
-from curate.models.features import picture_features
+from curate.models.features import FeatureReader
+from curate.models.runtime import bound_threads
 from curate.progress import Stop, progress
 from curate.settings import ImageLimits
+from pipelines.engines import run_here, usable_cores
 from pipelines.picture_sets import PictureSet, any_shape, read_picture
 from pipelines.workspace import Workspace
 
@@ -68,7 +69,8 @@ class Confirmer:
 
     def __init__(self, workspace: Workspace, model: str, stop: Stop) -> None:
         self.workspace, self.stop = workspace, stop
-        self.classifier = load_classifier(model, device=workspace.settings.filter.device)
+        classifier = load_classifier(model, device=workspace.settings.filter.device)
+        self.name, self.reader = classifier.name, FeatureReader(classifier)
 
     def of_candidates(
         self, candidates: Candidates, places: NDArray[np.int64], within: int
@@ -127,15 +129,22 @@ class Confirmer:
 
     def _looks(self, places: NDArray[np.int64], pictures: Pictures) -> _Looks:
         looks = _Looks(places, self.workspace.root / ".curate")
-        with progress(f"look with {self.classifier.name}", len(places)) as bar:
-            for place, read in pictures:
-                if self.stop.requested:
-                    raise Interrupted("stopped; nothing was changed, run again")
-                # What cannot be read any more is left to the hashes.
-                with suppress(ImageRefused):
-                    looks.set(place, picture_features(self.classifier, read()))
+        # One thread a picture: with more of them the same picture could give other bits.
+        with bound_threads(1), progress(f"look with {self.name}", len(places)) as bar:
+            for (place, _), row in run_here(pictures, self._row, usable_cores(), self.stop):
+                if row.size:
+                    looks.set(place, row)
                 bar.advance()
+        if self.stop.requested:
+            raise Interrupted("stopped; nothing was changed, run again")
         return looks
+
+    def _row(self, picture: tuple[int, Callable[[], Image]]) -> NDArray[np.float32]:
+        try:
+            return self.reader.of_picture(picture[1]())
+        except ImageRefused:
+            # What cannot be read any more is left to the hashes.
+            return np.empty(0, np.float32)
 
 
 def _decode_stored(store: ImageStore, sha256: str, extension: str, limits: ImageLimits) -> Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from curate.errors import WeightsError
@@ -18,61 +19,63 @@ if TYPE_CHECKING:
 _CENTRE, _CENTRE_MIRRORED = 0, 5
 
 
-def picture_features(classifier: Classifier, image: Image.Image) -> NDArray[np.float32]:
-    """What a classifier sees in a picture, the same for its mirror image.
-
-    The two centre crops of the paper's ten views, one mirrored, go through the network as one
-    batch, so that the values do not depend on other pictures.
+class FeatureReader:
+    """Reads the input of a classifier's last layer; several threads may.
 
     Args:
         classifier: a network whose last layer is fully connected.
-        image: of mode RGB.
-
-    Returns:
-        The mean of the two crops' features, of length 1: the inner product of two pictures'
-        features is the cosine of the angle between them.
 
     Raises:
         WeightsError: the last layer is of another kind.
     """
-    import numpy as np
-    import torch
 
-    resized = resize_short_side(image, PAPER)
-    views = np.stack([view(resized, n, PAPER.crop) for n in (_CENTRE, _CENTRE_MIRRORED)])
-    mean = features(classifier, views).mean(dim=0)
-    unit: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=0).cpu().numpy()
-    return unit
+    def __init__(self, classifier: Classifier) -> None:
+        import torch
 
+        layers = [part for part in classifier.module.modules() if isinstance(part, torch.nn.Linear)]
+        if not layers or layers[-1].out_features != len(classifier.output):
+            raise WeightsError(
+                f"{classifier.name} has no features to compare: its last layer is not fully "
+                "connected"
+            )
+        self.classifier = classifier
+        self._seen = threading.local()
+        layers[-1].register_forward_pre_hook(self._look)
 
-def features(classifier: Classifier, views: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
-    """The input of a classifier's last layer for a batch of views.
+    def _look(self, _layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+        self._seen.features = inputs[0]
 
-    Args:
-        classifier: a network whose last layer is fully connected.
-        views: as `Classifier.logits` takes them.
+    def features(self, views: NDArray[np.uint8] | torch.Tensor) -> torch.Tensor:
+        """What the last layer reads for a batch of views.
 
-    Returns:
-        float32 [B, D] on the classifier's device.
+        Args:
+            views: as `Classifier.logits` takes them.
 
-    Raises:
-        WeightsError: the last layer is of another kind.
-    """
-    import torch
+        Returns:
+            float32 [B, D] on the classifier's device.
+        """
+        self.classifier.logits(views)
+        seen: torch.Tensor = self._seen.features
+        return seen.float()
 
-    layers = [part for part in classifier.module.modules() if isinstance(part, torch.nn.Linear)]
-    if not layers or layers[-1].out_features != len(classifier.output):
-        raise WeightsError(
-            f"{classifier.name} has no features to compare: its last layer is not fully connected"
-        )
-    seen: list[torch.Tensor] = []
+    def of_picture(self, image: Image.Image) -> NDArray[np.float32]:
+        """What the classifier sees in a picture, the same for its mirror image.
 
-    def look(_layer: Any, inputs: tuple[torch.Tensor, ...]) -> None:
-        seen.append(inputs[0])
+        The two centre crops of the paper's ten views, one mirrored, go through the network as one
+        batch, so that the values do not depend on other pictures.
 
-    hook = layers[-1].register_forward_pre_hook(look)
-    try:
-        classifier.logits(views)
-    finally:
-        hook.remove()
-    return seen[0].float()
+        Args:
+            image: of mode RGB.
+
+        Returns:
+            The mean of the two crops' features, of length 1: the inner product of two pictures'
+            features is the cosine of the angle between them.
+        """
+        import numpy as np
+        import torch
+
+        resized = resize_short_side(image, PAPER)
+        views = np.stack([view(resized, n, PAPER.crop) for n in (_CENTRE, _CENTRE_MIRRORED)])
+        mean = self.features(views).mean(dim=0)
+        unit: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=0).cpu().numpy()
+        return unit

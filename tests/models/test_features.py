@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +13,32 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from curate.errors import WeightsError
 from curate.models import Classifier, load_classifier
-from curate.models.features import features, picture_features
+from curate.models.features import FeatureReader
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def lite0() -> Classifier:
-    return load_classifier("lite/efficientnet_lite0")
+def lite0() -> FeatureReader:
+    return FeatureReader(load_classifier("lite/efficientnet_lite0"))
 
 
 def test_the_last_layer_on_the_features_gives_the_logits(
-    lite0: Classifier, views: np.ndarray
+    lite0: FeatureReader, views: np.ndarray
 ) -> None:
-    seen = features(lite0, views[:2])
+    seen = lite0.features(views[:2])
     assert seen.shape == (2, 1280)
     with torch.inference_mode():
-        assert torch.equal(lite0.module.classifier(seen), lite0.logits(views[:2]))
+        assert torch.equal(
+            lite0.classifier.module.classifier(seen), lite0.classifier.logits(views[:2])
+        )
 
 
 def test_copies_are_nearer_than_different_photos(
-    lite0: Classifier, package_photos: list[tuple[Path, int]]
+    lite0: FeatureReader, package_photos: list[tuple[Path, int]]
 ) -> None:
     photos = [Image.open(path).convert("RGB") for path, _ in package_photos[:8]]
-    seen = np.stack([picture_features(lite0, photo) for photo in photos])
+    seen = np.stack([lite0.of_picture(photo) for photo in photos])
     assert np.allclose(np.linalg.norm(seen, axis=1), 1, atol=1e-5)
     others = (seen @ seen.T)[~np.eye(len(seen), dtype=bool)]
     for photo, own in zip(photos, seen, strict=True):
@@ -45,11 +48,11 @@ def test_copies_are_nearer_than_different_photos(
             (photo.crop((width // 40, height // 40, width - width // 40, height)), 0.9),
             (ImageEnhance.Brightness(photo).enhance(1.3), 0.75),
         ):
-            assert own @ picture_features(lite0, copy) > max(least, others.max())
+            assert own @ lite0.of_picture(copy) > max(least, others.max())
 
 
 def test_a_network_without_a_last_layer_to_look_at_is_told(
-    toy: Callable[..., Classifier], views: np.ndarray
+    toy: Callable[..., Classifier],
 ) -> None:
     class Pooled(torch.nn.Module):
         def __init__(self) -> None:
@@ -62,4 +65,14 @@ def test_a_network_without_a_last_layer_to_look_at_is_told(
     one = toy(outputs=5)
     one.module = Pooled()
     with pytest.raises(WeightsError, match="not fully connected"):
-        features(one, views[:1])
+        FeatureReader(one)
+
+
+def test_threads_do_not_see_one_another_s_features(
+    lite0: FeatureReader, package_photos: list[tuple[Path, int]]
+) -> None:
+    photos = [Image.open(path).convert("RGB") for path, _ in package_photos[:8]]
+    alone = [lite0.of_picture(photo) for photo in photos]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lite0.of_picture, photos))
+    assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
