@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import RowMapping
 
-from curate.catalog import judging
+from curate.catalog import judging, twins
 from curate.catalog.tables import now
 from curate.choices import QUALITY_FLAGS
 from curate.errors import ImageRefused, Interrupted, UsageError
@@ -145,7 +145,10 @@ class _Candidates:
             raise UsageError(f"all {set_aside.total()} candidates have a flag that is left out")
         if not self.ids:
             what = "of these classes " if wnids is not None else ""
-            raise UsageError(f"there are no candidates {what}yet; begin with: curate collect")
+            with workspace.catalogue.read() as connection:
+                dropped = twins.count_dropped(connection)
+            told = f"left: curate dedup has dropped {dropped:,}" if dropped else "yet"
+            raise UsageError(f"there are no candidates {what}{told}; begin with: curate collect")
         self.set_hash = digest.hexdigest()
         self._chunk = settings.chunk or self._suitable_chunk()
 

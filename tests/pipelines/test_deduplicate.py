@@ -26,6 +26,7 @@ from pipelines import picture_sets
 from pipelines.collect import collect_folder
 from pipelines.deduplicate import deduplicate
 from pipelines.duplicates import Found
+from pipelines.filter import run_filter
 from pipelines.picture_sets import hash_pictures
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace
@@ -222,6 +223,15 @@ def test_candidates_that_another_set_has_are_dropped(
     (told,) = summary.to_dict()["sets"]
     refused = {"not-an-image": 1} if form in ("folder", "tar") else {}
     assert told == {"set": path.name, "images": 4, "refused": refused, "matched": 7}
+
+
+def test_the_filter_tells_that_all_candidates_were_dropped(
+    workspace: Workspace, copies: Path
+) -> None:
+    collect_folder(workspace, copies)
+    deduplicate(workspace, [copies])
+    with pytest.raises(UsageError, match="left: curate dedup has dropped 8"):
+        run_filter(workspace)
 
 
 def test_of_several_sets_the_nearest_picture_is_told_and_the_first_of_equals(
