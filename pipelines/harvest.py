@@ -40,6 +40,9 @@ _AHEAD = 2000
 #: Results, and seconds, between two transactions.
 _FLUSH, _FLUSH_SECONDS = 256, 1.0
 
+#: Seconds to wait for the next step of a search before downloads are seen to.
+_STEP_SECONDS = 0.02
+
 #: Seconds between two records of what hosts were asked.
 _MANNERS_SECONDS = 5.0
 
@@ -157,14 +160,15 @@ class Harvest:
             while not stop.requested:
                 if self._feed(downloader) and searcher.idle:
                     searcher.go_on()
-                if (step := searcher.take()) is not None:
+                if (step := searcher.take(_STEP_SECONDS)) is not None:
                     self._are_more = True
                     if self._searches.record(step):
                         # They stand before those that were handed on already.
                         self._fed = 0
                 elif searcher.ended and not downloader.pending and not self._results:
                     break
-                self._results += downloader.results(timeout=0.1)
+                # Lists have millions of rows that are known: nothing may wait between their steps.
+                self._results += downloader.results(timeout=0.1 if step is None else 0.0)
                 self._flush(bar, force=searcher.ended and not downloader.pending)
         except BaseException:
             # So that neither waits for a host's pause.

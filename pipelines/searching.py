@@ -7,7 +7,7 @@ a search that is cut off goes on there, and no hit is recorded twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -238,9 +238,16 @@ class Searcher:
         """Begin the next step."""
         self._future = self._pool.submit(next, self._steps, None)
 
-    def take(self) -> Step | None:
-        """The step that was begun, if it has come; after the last one `ended` is true."""
-        if self._future is None or not self._future.done():
+    def take(self, timeout: float = 0.0) -> Step | None:
+        """The step that was begun, if it has come; after the last one `ended` is true.
+
+        Args:
+            timeout: seconds to wait for it.
+        """
+        if self._future is None:
+            return None
+        wait((self._future,), timeout)
+        if not self._future.done():
             return None
         step, self._future = self._future.result(), None
         self.ended = step is None

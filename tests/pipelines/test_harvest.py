@@ -181,6 +181,20 @@ def test_a_list_that_grew_brings_only_what_is_new(
     assert server.hits() == asked + 2, "robots.txt and the new photo"
 
 
+def test_rows_of_a_long_list_that_are_known_do_not_wait_for_anything(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    urls = [server.serve(f"/{number}.jpg", photo) for number, photo in enumerate(photos[:4])]
+    listed = tmp_path / "list.csv"
+    rows = "".join(f"{url},dragonfly,CC0-1.0\n" for url in urls)
+    listed.write_text("url,label,licence\n" + 10_000 * rows, encoding="utf-8")
+    begun = time.monotonic()
+    collected = collect_urls(workspace_at(tmp_path / "workspace", server), listed)
+    # Two hundred rows a step: a tenth of a second between two steps would make twenty.
+    assert time.monotonic() - begun < 10
+    assert (collected.new, len(server.requests)) == (4, 4 + 1)
+
+
 def test_hits_are_decided_in_their_order_whatever_server_is_slow(
     tmp_path: Path, server: LoopbackServer, photos: list[bytes]
 ) -> None:
