@@ -20,7 +20,14 @@ from sqlalchemy import Connection, RowMapping
 
 from curate.catalog import hits, intake
 from curate.errors import ImageRefused, Interrupted, UsageError
-from curate.files import atomic_write, csv_lines, make_folder, printable, sha256_bytes
+from curate.files import (
+    atomic_write,
+    csv_lines,
+    make_folder,
+    printable,
+    remove_leftovers,
+    sha256_bytes,
+)
 from curate.progress import Bar, progress, stop_on_interrupt
 from curate.sources.folder import Folder, read_image
 from curate.sources.protocol import Hit, Query, Source
@@ -269,9 +276,13 @@ class _Taker:
 
 
 def list_refusals(workspace: Workspace, collected: Collected) -> None:
-    """Write everything that became no candidate, for people to look at."""
+    """Write everything that became no candidate, for people to look at.
+
+    Call it while holding what every stage that writes lists holds.
+    """
     path = workspace.root / "lists" / "refused.csv"
     make_folder(path.parent)
+    remove_leftovers(path.parent)
     with workspace.catalogue.read() as connection:
         rows = chain(intake.refused(connection), hits.unsettled(connection))
         lines = csv_lines(_LISTED, map(dict, rows))

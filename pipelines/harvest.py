@@ -367,6 +367,8 @@ class Harvest:
         with self.workspace.catalogue.read() as connection:
             states = dict(self._ended) if self._retries else hits.counts(connection, self.scope)
             again = hits.earliest_try(connection, self.scope)
+        # Some that were new have been withdrawn as placeholders since.
+        collected.new = min(collected.new, states.get("downloaded", 0))
         for state, number in states.items():
             collected.found += number
             if state == "downloaded":

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from curate.catalog.tables import candidates, hits, images, origins
 from curate.errors import StorageError, UnknownNameError, UsageError
-from curate.files import sha256_bytes
+from curate.files import TEMPORARY, sha256_bytes
 from curate.sources.states import is_state
 from pipelines.collect import Collected
 from pipelines.doctor import examine
@@ -95,6 +95,7 @@ def assert_whole(workspace: Workspace) -> None:
     assert {(name, path.suffix[1:]) for name, path in workspace.store} == named
     assert all(workspace.store.holds(sha256, extension) for sha256, extension in named)
     assert len(files(workspace)) == len(named)
+    assert not list(workspace.root.rglob(f"{TEMPORARY}*"))
 
 
 def test_every_address_ends_in_a_named_state(
@@ -296,6 +297,26 @@ def test_a_placeholder_that_comes_in_a_later_list_withdraws_the_candidates_befor
     assert files(workspace) == []
 
 
+def test_candidates_that_are_withdrawn_later_in_the_same_start_are_not_counted_as_new(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.harvest._FLUSH_SECONDS", 0.0)
+    monkeypatch.setenv("CURATE_NETWORK__PER_HOST", "1")
+
+    def slow(exchange: Exchange) -> None:
+        time.sleep(0.05)
+        exchange.send(body=photos[0])
+
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[1]))
+    for number in range(4):
+        server.on(f"/unavailable/{number}.jpg", slow)
+        listed.add(server.url(f"/unavailable/{number}.jpg"))
+    collected = collect_urls(workspace_at(tmp_path / "workspace", server), listed.path)
+    assert (collected.new, collected.known, collected.rejected["placeholder"]) == (1, 0, 4)
+    assert collected.found == 5
+
+
 def test_a_host_that_asks_for_a_long_pause_is_left_and_asked_no_more(
     tmp_path: Path,
     server: LoopbackServer,
@@ -382,6 +403,19 @@ def test_the_doctor_finds_what_a_kill_left_among_the_downloads(
     assert [problem["kind"] for problem in examine(workspace)["problems"]] == ["leftover"]
     assert examine(workspace, repair=True)["unrepaired"] == 0
     assert_whole(workspace)
+
+
+def test_a_collect_removes_what_a_kill_left_among_the_lists(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    listed.add("file:///etc/passwd")
+    workspace = workspace_at(tmp_path / "workspace", server)
+    (workspace.root / "lists").mkdir(exist_ok=True)
+    (workspace.root / "lists" / f"{TEMPORARY}1-2").write_bytes(b"source,loc")
+    collect_urls(workspace, listed.path)
+    assert [path.name for path in (workspace.root / "lists").iterdir()] == ["refused.csv"]
 
 
 @pytest.mark.parametrize(
