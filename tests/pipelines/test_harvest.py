@@ -304,7 +304,7 @@ def test_candidates_that_are_withdrawn_later_in_the_same_start_are_not_counted_a
     monkeypatch.setenv("CURATE_NETWORK__PER_HOST", "1")
 
     def slow(exchange: Exchange) -> None:
-        time.sleep(0.05)
+        time.sleep(0.25)
         exchange.send(body=photos[0])
 
     listed = PhotoList(tmp_path / "list.csv")
