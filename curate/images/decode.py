@@ -95,7 +95,7 @@ _NOTHING_SHOWN = 16
 # A channel's standard deviation in grey levels below which nothing can be seen.
 _LEAST_CONTRAST = 1.0
 # One pixel in so many, each way, mostly tells enough.
-_EACH = 4
+_EACH = 8
 
 
 @dataclass(frozen=True)

@@ -281,13 +281,13 @@ def test_nearly_one_colour_shows_nothing_and_a_faint_picture_shows_something(
     level=st.integers(1, 127),
     contrast=st.sampled_from([1, 2, 3, 5, 8, 20, 120]),
     share=st.floats(0.00001, 0.5),
-    step=st.sampled_from([1, 2, 4]),
+    step=st.sampled_from([1, 2, 8]),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_contrast_is_that_of_all_pixels_wherever_it_lies(
     level: int, contrast: int, share: float, step: int, seed: int
 ) -> None:
-    """One pixel in four, each way, is looked at first; what they show must hold of all."""
+    """One pixel in eight, each way, is looked at first; what they show must hold of all."""
     chance = np.random.default_rng(seed)
     pixels = np.full((88, 120, 3), level, np.uint8)
     few = pixels[step // 2 :: step, step // 2 :: step]
