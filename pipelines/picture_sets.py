@@ -38,7 +38,7 @@ _ANY_SHAPE = {"min_side": 1, "max_aspect_ratio": 1e9}
 
 _ROWS_AT_ONCE = 4096
 
-_TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_TAR_ENDINGS = (".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".tgz", ".tbz", ".tbz2", ".txz")
 
 #: A picture's hashes by column, or why it has none.
 _Looked = dict[str, str] | ImageRefused
@@ -125,10 +125,21 @@ def hash_pictures(path: Path, out: Path, limits: ImageLimits) -> dict[str, Any]:
 
 def _items(path: Path) -> Iterator[Hit]:
     """The pictures of a folder or of tar files, in an order that does not change."""
-    tars = not path.is_dir() or any(
-        one.name.lower().endswith(_TAR_ENDINGS) and one.is_file() for one in path.iterdir()
-    )
-    return TarFiles(path).search(Query()) if tars else scan_class_folders(path)
+    if not path.is_dir():
+        yield from TarFiles(path).search(Query())
+        return
+    tars = False
+    for hit in scan_class_folders(path):
+        if hit.path is not None and hit.path.parent == path and _is_tar(hit.path):
+            tars = True
+        else:
+            yield hit
+    if tars:
+        yield from TarFiles(path).search(Query())
+
+
+def _is_tar(path: Path) -> bool:
+    return path.name.lower().endswith(_TAR_ENDINGS)
 
 
 def read_picture(hit: Hit, max_bytes: int) -> bytes:

@@ -249,7 +249,7 @@ def test_of_several_sets_the_nearest_picture_is_told_and_the_first_of_equals(
     assert [one.matched for one in summary.sets] == [0, 1, 0]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     centres=st.lists(
         st.sampled_from([0, 0x0F0F_F0F0_1234_5678, 2**64 - 1]), min_size=1, max_size=18

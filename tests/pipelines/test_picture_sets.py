@@ -88,11 +88,17 @@ def test_folders_tars_and_hash_files_give_the_same_hashes(tmp_path: Path, folder
     assert sorted(os.listdir(tmp_path / "made")) == ["train.csv", "train.parquet"]
 
 
-def test_a_folder_of_tar_files_is_read(tmp_path: Path, folder: Path) -> None:
+def test_a_folder_of_tar_files_is_read_and_what_lies_beside_them(
+    tmp_path: Path, folder: Path
+) -> None:
     tars = tmp_path / "tars"
     tars.mkdir()
     packed(folder, tars / "one.tar", nested=False)
     assert len(read_set(tars, LIMITS, Stop()).hashes) == 10
+    shutil.copy(next(folder.rglob("*.jpg")), tars / "beside.jpg")
+    read = read_set(tars, LIMITS, Stop())
+    assert len(read.hashes) == 11
+    assert read.refused == {"not-an-image": 2}
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar file" * 100, None])
