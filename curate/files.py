@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -20,6 +21,7 @@ from curate.errors import BusyError, StorageError, UsageError
 #: How names of unfinished files and folders begin.
 TEMPORARY = ".partial-"
 _DISARMED = ("=", "+", "-", "@", "\t", "\r", "'")
+_SHA256 = re.compile("[0-9a-f]{64}")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -155,6 +157,14 @@ def remove_leftovers(folder: Path, *, dry: bool = False) -> int:
                     path.unlink(missing_ok=True)
                 found += 1
     return found
+
+
+def files_by_content(folder: Path) -> list[Path]:
+    """The files directly in `folder` that are named by a SHA-256; it may be absent.
+
+    Whatever else lies there is somebody else's: a user may have pointed the folder elsewhere.
+    """
+    return [path for path in folder.glob("*") if _SHA256.fullmatch(path.name) and path.is_file()]
 
 
 def sha256_bytes(data: bytes) -> str:

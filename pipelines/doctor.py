@@ -11,8 +11,9 @@ from typing import Any
 
 from curate.catalog import hits, intake, judging, releases
 from curate.errors import CurateError
-from curate.files import TEMPORARY, remove_leftovers, sha256_file
+from curate.files import TEMPORARY, files_by_content, remove_leftovers, sha256_file
 from curate.progress import progress
+from pipelines.network import REMOTE_SOURCES
 from pipelines.quality import count_unmeasured, measure_missing
 from pipelines.runs import scores_path
 from pipelines.workspace import Workspace, pinned_label_space
@@ -103,7 +104,7 @@ def _label_space(workspace: Workspace) -> list[Problem]:
 def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
     """Unfinished files and folders in the places that commands write to."""
     root = workspace.root
-    places = [root, root / "lists", *root.glob("images/*"), *root.glob("runs/*")]
+    places = [root, root / "incoming", root / "lists", *root.glob("images/*"), *root.glob("runs/*")]
     found = []
     for folder in places:
         count = remove_leftovers(folder, dry=not repair)
@@ -126,9 +127,9 @@ def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
 def _downloads(workspace: Workspace, repair: bool) -> list[Problem]:
     """Downloaded files that no hit waits with, as a kill leaves them."""
     with workspace.catalogue.read() as connection:
-        named = hits.fetched_files(connection)
+        named = hits.fetched_files(connection, REMOTE_SOURCES)
     folder = workspace.root / "incoming"
-    lost = [p for p in folder.glob("*") if p.name not in named] if folder.is_dir() else []
+    lost = [path for path in files_by_content(folder) if path.name not in named]
     if not lost:
         return []
     if repair:

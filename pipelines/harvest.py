@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,18 +18,24 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
-from curate.catalog import hits, intake
+from curate.catalog import hits
 from curate.catalog.tables import now
-from curate.errors import CurateError, Interrupted
-from curate.files import make_folder, remove_leftovers, storage_errors, sync_folder
+from curate.errors import CurateError, ImageRefused, Interrupted
+from curate.files import (
+    make_folder,
+    remove_leftovers,
+    storage_errors,
+    sync_folder,
+)
+from curate.licences import parse
 from curate.progress import Bar, Stop, progress, say, stop_on_interrupt
 from curate.sources.download import Downloader, Failed, Fetched, Wanted
 from curate.sources.protocol import Hit, Source
 from curate.sources.states import state_of
-from pipelines.admission import Admission, Decided, Ready
+from pipelines.admission import Admission, Decided, Labels, Ready
 from pipelines.collect import Collected, list_refusals, tally
-from pipelines.network import Network
-from pipelines.placeholders import withdraw_placeholders
+from pipelines.network import REMOTE_SOURCES, Network
+from pipelines.placeholders import remove_withdrawn, withdraw_placeholders
 from pipelines.policy import Policy
 from pipelines.reading import KnownImages, image_row
 from pipelines.searching import Ask, Searcher, Searches
@@ -119,8 +126,15 @@ class Harvest:
         return self._searches.troubles
 
     def retry(self, matches: Callable[[str], bool]) -> None:
-        """Limit the harvest to hits whose state `matches`; they are tried again."""
+        """Limit the harvest to hits whose state `matches`; they are tried again.
+
+        What their label is and whether their licence is allowed is judged anew.
+        """
+        labels = Labels(self.workspace.label_space)
         with self.workspace.catalogue.write() as connection:
+            for label in hits.unknown_labels(connection, self.scope) if matches("no_label") else ():
+                with suppress(ImageRefused):
+                    hits.set_class(connection, self.scope, label, labels.wnid(label))
             states = [state for state in hits.counts(connection, self.scope) if matches(state)]
             hits.try_again(connection, self.scope, states)
         self._retries = True
@@ -137,6 +151,10 @@ class Harvest:
         remove_leftovers(self._incoming)
         with self.workspace.catalogue.write() as connection:
             hits.forget_pauses(connection, self.scope)
+            # The allow-list may have changed since they were found.
+            licences = hits.open_licences(connection, self.scope)
+            refused = [one for one in licences if not self._plan.policy.allows(parse(one))]
+            hits.refuse_licences(connection, self.scope, refused)
         self._remove_unnamed()
         self._miss_files()
         with (
@@ -294,7 +312,8 @@ class Harvest:
             author=row["author"],
             licence=row["licence_text"],
         )
-        return Ready(hit, row["wnid"], image, staged if there else None, row["id"])
+        content = staged if there else None
+        return Ready(hit, row["wnid"], image, content, row["id"], row["seen"])
 
     def _miss_files(self) -> None:
         """Look whether what is downloaded is there: a copied workspace may lack it."""
@@ -348,16 +367,11 @@ class Harvest:
         images whose candidates were withdrawn.
         """
         with self.workspace.catalogue.read() as connection:
-            named = hits.fetched_files(connection)
-            unused = intake.images_unused(connection)
+            named = hits.fetched_files(connection, REMOTE_SOURCES)
         for path in self._incoming.iterdir():
             if path.name not in named:
                 path.unlink(missing_ok=True)
-        # The file goes first: a row without its file is found again, a file without a row is not.
-        for sha256, extension in unused:
-            self.workspace.store.path(sha256, extension).unlink(missing_ok=True)
-            with self.workspace.catalogue.write() as connection:
-                intake.remove_image(connection, sha256)
+        remove_withdrawn(self.workspace)
 
     # The end
 

@@ -418,6 +418,23 @@ def test_a_collect_removes_what_a_kill_left_among_the_lists(
     assert [path.name for path in (workspace.root / "lists").iterdir()] == ["refused.csv"]
 
 
+def test_nothing_is_removed_from_among_the_downloads_but_downloads(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "folder").mkdir(parents=True)
+    (elsewhere / "diary.txt").write_text("mine", encoding="utf-8")
+    (elsewhere / ("0" * 64)).write_bytes(photos[1])
+    (workspace.root / "incoming").symlink_to(elsewhere)
+    assert collect_urls(workspace, listed.path).new == 1
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["diary.txt", "folder"]
+    assert examine(workspace, repair=True)["problems"] == []
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["diary.txt", "folder"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("name,label\n", "url"), ("url,name\nhttp://example.org/x,y\n", "label")],
