@@ -36,6 +36,7 @@ class Ready:
         image: the image's row.
         content: its bytes, or the file that becomes the stored one; None where the store has it.
         number: the hit's id in the catalogue, for those that have one.
+        seen: when its source told of it; None for now.
     """
 
     hit: Hit
@@ -43,6 +44,7 @@ class Ready:
     image: dict[str, Any]
     content: bytes | Path | None
     number: int | None = None
+    seen: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Decided:
     """
 
     accepted: dict[str, tuple[Ready, str | None]] = field(default_factory=dict)
-    places: list[tuple[str, Hit]] = field(default_factory=list)
+    places: list[tuple[str, Ready]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     twins: list[Ready] = field(default_factory=list)
     copies: list[Ready] = field(default_factory=list)
@@ -137,7 +139,7 @@ class Admission:
             key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
             if key in first_places:
                 decided.copies.append(item)
-                decided.places.append((key, item.hit))
+                decided.places.append((key, item))
                 if first_places[key] == (item.hit.source, item.hit.locator):
                     decided.known.append(item)
                 else:
@@ -152,7 +154,7 @@ class Admission:
             else:
                 self._index(item.wnid).add(key, _hash_of(item))
                 decided.accepted[key] = (item, near)
-                decided.places.append((key, item.hit))
+                decided.places.append((key, item))
                 pixels[twin] = key
                 first_places[key] = (item.hit.source, item.hit.locator)
         return decided
@@ -190,9 +192,14 @@ class Admission:
             intake.add_candidates(connection, rows)
             ids = intake.candidate_ids(connection, [key for key, _ in decided.places])
             intake.set_origins(
-                connection, [_origin(ids[key], hit, moment) for key, hit in decided.places]
+                connection,
+                [_origin(ids[key], item.hit, item.seen or moment) for key, item in decided.places],
             )
             self.ledger.record(connection, decided, moment)
+
+
+#: Unknown labels that are explained; a list whose labels are captions has millions.
+_EXPLAINED = 1000
 
 
 class Labels:
@@ -200,7 +207,8 @@ class Labels:
 
     def __init__(self, space: LabelSpace) -> None:
         self._space = space
-        self._known: dict[str, str | CurateError] = {}
+        self._known: dict[str, str] = {}
+        self._unknown: dict[str, str] = {}
 
     def wnid(self, label: str) -> str:
         """The class that a source's label means.
@@ -210,15 +218,18 @@ class Labels:
         """
         if not label:
             raise ImageRefused("no-label", "neither a class folder nor a table names its class")
-        if label not in self._known:
-            try:
-                self._known[label] = self._space.match(label).wnid
-            except CurateError as error:
-                self._known[label] = error
-        known = self._known[label]
-        if isinstance(known, CurateError):
-            raise ImageRefused("no-label", str(known))
-        return known
+        if (wnid := self._known.get(label)) is not None:
+            return wnid
+        if (told := self._unknown.get(label)) is not None:
+            raise ImageRefused("no-label", told)
+        if len(self._unknown) >= _EXPLAINED and not self._space.knows(label):
+            raise ImageRefused("no-label", f"unknown class {label!r}")
+        try:
+            wnid = self._known[label] = self._space.match(label).wnid
+        except CurateError as error:
+            self._unknown[label] = str(error)
+            raise ImageRefused("no-label", str(error)) from None
+        return wnid
 
 
 def _hash_of(item: Ready) -> PerceptualHash:

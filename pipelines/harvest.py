@@ -22,6 +22,7 @@ from curate.catalog import hits
 from curate.catalog.tables import now
 from curate.errors import CurateError, ImageRefused, Interrupted
 from curate.files import (
+    files_by_content,
     make_folder,
     remove_leftovers,
     storage_errors,
@@ -368,7 +369,7 @@ class Harvest:
         """
         with self.workspace.catalogue.read() as connection:
             named = hits.fetched_files(connection, REMOTE_SOURCES)
-        for path in self._incoming.iterdir():
+        for path in files_by_content(self._incoming):
             if path.name not in named:
                 path.unlink(missing_ok=True)
         remove_withdrawn(self.workspace)

@@ -28,6 +28,9 @@ T = TypeVar("T")
 #: The public sources; each is the module of this name in `curate.sources`.
 PUBLIC_SOURCES = ("inaturalist", "flickr", "openverse", "wikimedia", "duckduckgo")
 
+#: Every source whose hits are downloaded.
+REMOTE_SOURCES = ("urls", *PUBLIC_SOURCES)
+
 
 class SourceModule(Protocol):
     """What the module of a public source holds."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 
-from curate.catalog import hits, intake
-from curate.errors import ImageRefused
+from curate.catalog import facts, hits, intake
+from curate.errors import BusyError, ImageRefused
+from curate.sources.protocol import LOCAL_SOURCES
 from pipelines.admission import Ready, Refused
 from pipelines.workspace import Workspace
+
+#: The fact that says that images of withdrawn candidates may be there.
+_WITHDRAWN = "withdrawn"
 
 
 def withdraw_placeholders(
@@ -19,7 +24,7 @@ def withdraw_placeholders(
     """Refuse images that arrived under many addresses of one host, and withdraw earlier ones.
 
     The first of them became a candidate when it was not yet known what it is. It is withdrawn,
-    unless a run has judged it already; then it stays, and people will reject it.
+    unless a run has judged it or is at work; then it stays, and people will reject it.
 
     Args:
         workspace: its setting `collect.placeholder_urls` says how many addresses are too many.
@@ -52,7 +57,12 @@ def withdraw_placeholders(
         refusal = ImageRefused("placeholder", suspects[sha256])
         result.append(Refused(item.hit, refusal, item.number))
     if suspects:
-        with workspace.catalogue.write() as connection:
+        # A run that is at work has read its candidates already.
+        with (
+            suppress(BusyError),
+            workspace.held("filter"),
+            workspace.catalogue.write() as connection,
+        ):
             for sha256, detail in suspects.items():
                 _withdraw(connection, sha256, detail)
         # In this batch, too, the ones before the one too many are placeholders.
@@ -65,9 +75,29 @@ def withdraw_placeholders(
     return result
 
 
+def remove_withdrawn(workspace: Workspace) -> None:
+    """Remove the images of withdrawn candidates, unless a run is at work; then a later start does.
+
+    The file goes first: a row without its file is found again, a file without a row is not.
+    """
+    with workspace.catalogue.read() as connection:
+        if facts.recall(connection, _WITHDRAWN) is None:
+            return
+    with suppress(BusyError), workspace.held("filter"):
+        with workspace.catalogue.read() as connection:
+            unused = intake.images_unused(connection)
+        for sha256, extension in unused:
+            workspace.store.path(sha256, extension).unlink(missing_ok=True)
+        with workspace.catalogue.write() as connection:
+            for sha256, _ in unused:
+                intake.remove_image(connection, sha256)
+            facts.forget(connection, _WITHDRAWN)
+
+
 def _withdraw(connection: Connection, sha256: str, detail: str) -> None:
-    if not intake.withdraw_image(connection, sha256):
+    if not intake.withdraw_image(connection, sha256, LOCAL_SOURCES):
         return
+    facts.remember(connection, _WITHDRAWN, "images")
     rows = hits.addresses_of(connection, [sha256]).get(sha256, [])
     hits.change_hits(
         connection,

@@ -43,13 +43,17 @@ class Policy:
         """What makes two searches different: they pass over other photos."""
         return None if self.allow_unknown else sorted(self.licences)
 
+    def allows(self, licence: Licence) -> bool:
+        """Whether photos under a licence are taken."""
+        return licence.id in self.allowed or (self.allow_unknown and is_unknown(licence))
+
     def check(self, hit: Hit, licence: Licence) -> None:
         """Refuse a photo whose licence is not allowed, whatever the source was asked for.
 
         Raises:
             ImageRefused: "licence".
         """
-        if licence.id in self.allowed or (self.allow_unknown and is_unknown(licence)):
+        if self.allows(licence):
             return
         told = hit.licence or "none told"
         raise ImageRefused("licence", f"{licence.name} ({told})" if hit.licence else told)

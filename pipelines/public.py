@@ -11,7 +11,7 @@ from curate.errors import SettingsError, UnknownNameError, UsageError
 from curate.files import printable
 from curate.progress import Stop, say
 from curate.sources.protocol import Source
-from curate.sources.states import STATES, is_failure, is_state
+from curate.sources.states import OPEN, STATES, is_failure, is_state
 from pipelines.collect import Collected
 from pipelines.harvest import Harvest, Plan
 from pipelines.network import Network, SourceModule, source_module
@@ -19,6 +19,9 @@ from pipelines.policy import Policy
 from pipelines.queries import queries_of
 from pipelines.searching import Ask
 from pipelines.workspace import Workspace, pin_label_space
+
+#: What has not failed.
+_NOT_AGAIN = frozenset((*OPEN, "downloaded"))
 
 
 def collect_public(
@@ -164,8 +167,9 @@ def _harvest(
     make_plan: Callable[[Network], Plan],
     retry_failed: str | None,
 ) -> Collected:
-    if retry_failed and not is_state(retry_failed):
-        raise UnknownNameError("reason", retry_failed, (*STATES, "http_404", "http_500"))
+    if retry_failed and (retry_failed in _NOT_AGAIN or not is_state(retry_failed)):
+        choices = [state for state in STATES if state not in _NOT_AGAIN]
+        raise UnknownNameError("reason", retry_failed, (*choices, "http_404", "http_500"))
     with workspace.held("collect"):
         pin_label_space(workspace)
         stop = Stop()

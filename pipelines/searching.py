@@ -6,6 +6,7 @@ a search that is cut off goes on there, and no hit is recorded twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from curate.catalog.tables import now
 from curate.errors import CurateError, ImageRefused, Interrupted, QuotaExhausted
 from curate.licences import parse
 from curate.sources.protocol import Hit, Query, Source
-from curate.sources.states import state_of
+from curate.sources.states import OPEN, state_of
 from pipelines.admission import Labels
 from pipelines.policy import Policy
 from pipelines.workspace import Workspace
@@ -29,6 +30,8 @@ _STEP, _SMALL_PAGE = 200, 20
 
 #: Hits in these states were never worth a download; they do not count towards a limit.
 _NEVER_WANTED = ("licence", "malformed", "no_label", "bad_url")
+
+_CREDENTIALS = re.compile(r"^(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\\\]{2})[^/\\\\?#]*@", re.IGNORECASE)
 
 #: What a licence that is allowed now changes of a hit that was refused for it.
 _LICENCE_COLUMNS = ("licence", "licence_url", "licence_text", "seen", "search_id")
@@ -148,7 +151,8 @@ class Searches:
         """Write the hits of a step, and where its search stands.
 
         Returns:
-            Whether hits that were refused before, for their licence, wait for a download now.
+            Whether hits that are older than others wait for a download now: they were refused for
+            their licence before, or an earlier form of this list named them.
         """
         moment = now()
         rows: dict[str, dict[str, Any]] = {}
@@ -156,25 +160,34 @@ class Searches:
             row = self._row(hit, step, moment)
             rows.setdefault(row["key"], row)
         with self._workspace.catalogue.write() as connection:
-            known = hits.states_of_keys(connection, list(rows))
+            known = hits.hits_of_keys(connection, list(rows))
             hits.add_hits(connection, [row for key, row in rows.items() if key not in known])
             allowed = [
-                {"id": known[key][0]}
+                {"id": known[key]["id"]}
                 | {name: row[name] for name in ("state", "detail", *_LICENCE_COLUMNS)}
                 for key, row in rows.items()
-                if key in known and known[key][1] == "licence" and row["state"] == "waiting"
+                if key in known and known[key]["state"] == "licence" and row["state"] == "waiting"
             ]
             hits.change_hits(connection, allowed)
+            # A list that changed is another search; what it still names belongs to it now.
+            moved = [
+                one
+                for one in known.values()
+                if not step.ask.text and one["search_id"] != step.search_id
+            ]
+            changes = [{"id": one["id"], "search_id": step.search_id} for one in moved]
+            hits.change_hits(connection, changes)
             if step.hits:
                 cursor = step.hits[-1].cursor
                 hits.set_search(connection, step.search_id, cursor, done=step.done)
             elif step.done:
                 hits.end_search(connection, step.search_id)
-        return bool(allowed)
+        return bool(allowed) or any(one["state"] in OPEN for one in moved)
 
     def _row(self, hit: Hit, step: Step, moment: datetime) -> dict[str, Any]:
         licence = parse(hit.licence)
         wnid, state, detail = step.ask.wnid, "waiting", ""
+        url, locator = _without_credentials(hit.url), _without_credentials(hit.locator)
         try:
             if hit.refusal is not None:
                 raise hit.refusal
@@ -184,14 +197,16 @@ class Searches:
             self._policy.check(hit, licence)
         except ImageRefused as refusal:
             state, detail = state_of(refusal.reason), refusal.detail
+        if url != hit.url:
+            state, detail = "bad_url", "credentials in the address; they are not kept"
         return {
-            "key": hits.hit_key(hit.source, hit.locator, wnid or hit.label),
+            "key": hits.hit_key(hit.source, locator or "", wnid or hit.label),
             "search_id": step.search_id,
             "source": hit.source,
-            "locator": hit.locator,
+            "locator": locator,
             "label": hit.label,
             "wnid": wnid,
-            "url": hit.url,
+            "url": url,
             "collection": hit.collection,
             "page": hit.page,
             "title": hit.title,
@@ -205,6 +220,11 @@ class Searches:
             "attempts": 0,
             "updated": moment,
         }
+
+
+def _without_credentials(address: str | None) -> str | None:
+    """An address without the name and password in it: they are nobody else's to read."""
+    return address and _CREDENTIALS.sub(r"\1…@", address, count=1)
 
 
 def _fill(step: Step, found: Iterator[Hit], most: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from curate.catalog.engine import upsert
 from curate.catalog.tables import facts
@@ -17,3 +17,8 @@ def remember(connection: Connection, name: str, value: str) -> str:
 def recall(connection: Connection, name: str) -> str | None:
     """A fact's value, or None."""
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Take a fact back."""
+    connection.execute(delete(facts).where(facts.c.name == name))

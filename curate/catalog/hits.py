@@ -11,6 +11,7 @@ from sqlalchemy import (
     RowMapping,
     bindparam,
     func,
+    null,
     or_,
     select,
     update,
@@ -73,12 +74,13 @@ def of_classes(source: str, wnids: Sequence[str] | None) -> Scope:
     return mine if wnids is None else mine & hits.c.wnid.in_(wnids)
 
 
-def states_of_keys(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Key to (id, state) of the hits that are there."""
-    found: dict[str, tuple[int, str]] = {}
+def hits_of_keys(connection: Connection, keys: Sequence[str]) -> dict[str, RowMapping]:
+    """Key to id, state and search of the hits that are there."""
+    found: dict[str, RowMapping] = {}
     for some in pieces(keys):
-        query = select(hits.c.key, hits.c.id, hits.c.state).where(hits.c.key.in_(some))
-        found.update((key, (number, state)) for key, number, state in connection.execute(query))
+        columns = (hits.c.key, hits.c.id, hits.c.state, hits.c.search_id)
+        for row in connection.execute(select(*columns).where(hits.c.key.in_(some))):
+            found[row.key] = row._mapping
     return found
 
 
@@ -146,10 +148,10 @@ def fetched_among(connection: Connection, sha256s: Sequence[str]) -> set[str]:
     return found
 
 
-def fetched_files(connection: Connection) -> set[str]:
-    """The SHA-256 of every image that a downloaded hit waits with."""
-    query = select(hits.c.sha256).where(hits.c.state == "fetched").distinct()
-    return {sha256 for (sha256,) in connection.execute(query) if sha256}
+def fetched_files(connection: Connection, sources: Sequence[str]) -> set[str]:
+    """The SHA-256 of every image that a downloaded hit of some sources waits with."""
+    query = select(hits.c.sha256).where(hits.c.source.in_(sources), hits.c.state == "fetched")
+    return {sha256 for sha256 in connection.scalars(query) if sha256}
 
 
 def counts(connection: Connection, scope: Scope) -> dict[str, int]:
@@ -190,13 +192,53 @@ RETRIED = "to be tried again"
 
 
 def try_again(connection: Connection, scope: Scope, states: Sequence[str]) -> None:
-    """Let hits in some states wait for their download anew, see `retried`."""
+    """Let hits in some states wait for their download anew, see `retried`.
+
+    Those without a class or an address stay as they are.
+    """
     for some in pieces(states):
         connection.execute(
             update(hits)
-            .where(scope, hits.c.state.in_(some), hits.c.url.is_not(None))
+            .where(scope, hits.c.state.in_(some), hits.c.url.is_not(None), hits.c.wnid != "")
             .values(state="waiting", detail=RETRIED, next_try=None, image=None, updated=now())
         )
+
+
+def open_licences(connection: Connection, scope: Scope) -> list[str]:
+    """The licences of the hits that have not ended."""
+    query = select(hits.c.licence).where(scope, hits.c.state.in_(("waiting", "fetched")))
+    return sorted(connection.scalars(query.distinct()))
+
+
+def refuse_licences(connection: Connection, scope: Scope, licences: Sequence[str]) -> None:
+    """End the hits that have not ended and carry one of some licences in the state "licence"."""
+    for some in pieces(licences):
+        connection.execute(
+            update(hits)
+            .where(scope, hits.c.state.in_(("waiting", "fetched")), hits.c.licence.in_(some))
+            .values(
+                state="licence",
+                detail=func.coalesce(hits.c.licence_text, "none told"),
+                image=null(),
+                next_try=None,
+                updated=now(),
+            )
+        )
+
+
+def unknown_labels(connection: Connection, scope: Scope) -> list[str]:
+    """The labels of hits that were no known class."""
+    query = select(hits.c.label).where(scope, hits.c.state == "no_label").distinct()
+    return sorted(connection.scalars(query))
+
+
+def set_class(connection: Connection, scope: Scope, label: str, wnid: str) -> None:
+    """Tell the class of hits whose label was none; they stay in their state."""
+    connection.execute(
+        update(hits)
+        .where(scope, hits.c.state == "no_label", hits.c.label == label)
+        .values(wnid=wnid, updated=now())
+    )
 
 
 def retried(scope: Scope) -> Scope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, delete, func, literal, select, update
@@ -11,7 +11,6 @@ from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
     candidates,
     duplicates,
-    hits,
     images,
     origins,
     refusals,
@@ -173,21 +172,28 @@ def clear_refusals(connection: Connection, keys: Sequence[str]) -> None:
         connection.execute(delete(refusals).where(refusals.c.key.in_(some)))
 
 
-def withdraw_image(connection: Connection, sha256: str) -> bool:
+def withdraw_image(connection: Connection, sha256: str, local: Iterable[str]) -> bool:
     """Take back the candidates of an image that nothing was built on; its file is left.
 
+    Args:
+        connection: a writing transaction.
+        sha256: of the image.
+        local: sources of the user's own; what they hold stays.
+
     Returns:
-        False, and nothing is changed, where a run judged one of them or a folder holds it.
+        False, and nothing is changed, where there is none, a run judged one of them, or a source
+        of the user's own holds one.
     """
     mine = select(candidates.c.id).where(candidates.c.sha256 == sha256)
-    remote = select(hits.c.source).distinct()
+    if connection.scalar(mine.limit(1)) is None:
+        return False
     for table in (verdicts, release_items):
         if connection.scalar(select(func.count()).where(table.c.candidate_id.in_(mine))):
             return False
-    local = select(func.count()).where(
-        origins.c.candidate_id.in_(mine), origins.c.source.not_in(remote)
+    own = select(func.count()).where(
+        origins.c.candidate_id.in_(mine), origins.c.source.in_(sorted(local))
     )
-    if connection.scalar(local):
+    if connection.scalar(own):
         return False
     of_mine = duplicates.c.candidate_id.in_(mine) | duplicates.c.kept_id.in_(mine)
     connection.execute(delete(duplicates).where(of_mine))

@@ -178,7 +178,7 @@ duplicates = Table(
     Column("kind", String(16), nullable=False),
     Column("distance", Integer, nullable=False),
     # the candidate that is kept in its place, or what it was found in
-    Column("kept_id", Integer, ForeignKey(candidates.c.id)),
+    Column("kept_id", Integer, ForeignKey(candidates.c.id), index=True),
     Column("against", Text),
     Column("item", Text),
     # whether it stays out of the filter; not for one picture under two labels
@@ -239,6 +239,8 @@ verdicts = Table(
     # the place on the shortlist from 1, empty where the cap or the verdict keeps it off
     Column("place", Integer),
     Index("ix_verdicts_run_id_outcome_place", "run_id", "outcome", "place"),
+    # what was built on a candidate that shall be withdrawn
+    Index("ix_verdicts_candidate_id", "candidate_id"),
 )
 
 releases = Table(
@@ -258,7 +260,7 @@ release_items = Table(
     "release_items",
     metadata,
     Column("version", String(32), ForeignKey(releases.c.version), primary_key=True),
-    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True, index=True),
     Column("path", Text, nullable=False),
 )
 

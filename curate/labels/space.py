@@ -79,6 +79,10 @@ class LabelSpace:
         """
         return self.classes[self.position(wnid)]
 
+    def knows(self, text: str) -> bool:
+        """Whether an id or name is that of at least one class."""
+        return bool(self._find(text))
+
     def match(self, text: str, *, where: str = "") -> LabelClass:
         """The class that a person or a folder name means.
 

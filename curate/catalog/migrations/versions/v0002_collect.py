@@ -97,3 +97,10 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("candidate_id", name=op.f("pk_duplicates")),
     )
+    for table, column in (
+        ("duplicates", "kept_id"),
+        ("release_items", "candidate_id"),
+        ("verdicts", "candidate_id"),
+    ):
+        with op.batch_alter_table(table) as batch_op:
+            batch_op.create_index(batch_op.f(f"ix_{table}_{column}"), [column], unique=False)
