@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: Seconds that downloads in hand are given to end before their connections are cut, and in all.
 _GRACE_SECONDS, _CLOSE_SECONDS = 0.3, 2.0
+
+#: Images that wait for one host, above which `Downloader.takes` asks for those of others.
+PER_LANE = 200
 
 # Hosts out of reach that are remembered at a time.
 _MOST_LOST = 10_000
@@ -133,6 +137,7 @@ class Downloader(Generic[T]):
             the image in the state of that reason.
         stop: asked whether to begin no further download.
         cores: how many images are looked at at a time; those of this machine if None.
+        per_lane: as `PER_LANE`.
         wait: seconds before the next try, given how many have failed: 1, 2, …
     """
 
@@ -149,6 +154,7 @@ class Downloader(Generic[T]):
         stop: Callable[[], bool],
         *,
         cores: int | None = None,
+        per_lane: int = PER_LANE,
         wait: Callable[[int], float] = lambda failed: backoff(failed - 1),
     ) -> None:
         self._fetcher, self._manners, self._robots = fetcher, manners, robots
@@ -165,6 +171,10 @@ class Downloader(Generic[T]):
         self._lost: dict[str, str] = {}
         self._robots_failures: dict[str, int] = {}
         self._open = 0
+        # Of what has not come out of `results`: the lane by id, and how many are in each lane.
+        self._per_lane = per_lane
+        self._lane_of: dict[int, str] = {}
+        self._held: Counter[str] = Counter()
         self._ending = self._closed = False
         self._closing = threading.Lock()
 
@@ -172,6 +182,25 @@ class Downloader(Generic[T]):
     def pending(self) -> int:
         """How many were added and have not come out of `results`."""
         return self._open
+
+    def takes(self, url: str) -> bool:
+        """Whether an image should be added now, rather than one of another host.
+
+        Hosts that one rule covers count as one. A list sorted by host would otherwise fill all the
+        room that the caller gives with images that wait for one slow host.
+
+        Args:
+            url: its address as somebody wrote it.
+
+        Returns:
+            False while as many images as `PER_LANE` that began at its host have not come out of
+            `results`; True for what is no address, which ends at once.
+        """
+        try:
+            host = parse_url(url).host
+        except FetchFailed:
+            return True
+        return self._held[self._manners.rule(host).host] < self._per_lane
 
     def add(self, wanted: Wanted) -> None:
         """Want an image. However many are added is kept in memory: the caller sets the bounds."""
@@ -181,6 +210,9 @@ class Downloader(Generic[T]):
         except FetchFailed as failure:
             self._results.put(Failed(wanted, failure.state, failure.detail, 0))
         else:
+            lane = self._manners.rule(url.host).host
+            self._lane_of[wanted.id] = lane
+            self._held[lane] += 1
             self._lanes.put(url.host, _Item(wanted, url, url))
 
     def results(self, timeout: float) -> list[Fetched[T] | Failed]:
@@ -202,10 +234,18 @@ class Downloader(Generic[T]):
                 self._error = one
             else:
                 found.append(one)
+                self._release(one.wanted)
         self._open -= len(found)
         if self._error is not None and not found:
             raise self._error
         return found
+
+    def _release(self, wanted: Wanted) -> None:
+        lane = self._lane_of.pop(wanted.id, None)
+        if lane is not None:
+            self._held[lane] -= 1
+            if not self._held[lane]:
+                del self._held[lane]
 
     def close(self) -> None:
         """End within about two seconds.

@@ -22,7 +22,7 @@ from curate.errors import ImageRefused, StorageError
 from curate.files import TEMPORARY, sha256_bytes, sha256_file
 from curate.retries import naive_utc
 from curate.settings import NetworkSettings
-from curate.sources.download import Downloader, Failed, Fetched, Wanted
+from curate.sources.download import PER_LANE, Downloader, Failed, Fetched, Wanted
 from curate.sources.host_rules import HostRule
 from curate.sources.http import AGENT_TOKEN, Fetcher
 from curate.sources.manners import Manners
@@ -74,6 +74,7 @@ class Setting:
         process: Callable[[Path, str], Any] = lambda path, sha256: None,
         wait: Callable[[int], float] = lambda failed: 0.01,
         told: dict[str, Any] | None = None,
+        per_lane: int = PER_LANE,
         **network: Any,
     ) -> None:
         limits = {
@@ -101,6 +102,7 @@ class Setting:
             self.settings,
             process,
             lambda: self.stopped,
+            per_lane=per_lane,
             wait=wait,
         )
 
@@ -376,6 +378,55 @@ def test_a_silent_host_holds_up_no_other(
         while len(done) < 30 and time.monotonic() < until:
             done += setting.downloader.results(0.05)
         assert sorted(one.wanted.id for one in done) == list(range(30, 60))
+
+
+def test_a_lane_takes_so_many_and_again_when_some_have_come_out(
+    server: LoopbackServer, other: LoopbackServer, folder: Path
+) -> None:
+    gate = threading.Event()
+
+    def answer(exchange: Exchange) -> None:
+        gate.wait(10)
+        exchange.send(body=PHOTO)
+
+    server.on("/*", answer)
+    rules = [HostRule("127.0.0.1", concurrency=2, per_second=1000)]
+    with Setting(folder, [server, other], rules=rules, per_lane=20) as setting:
+        downloader = setting.downloader
+        added = 0
+        while downloader.takes(server.url(f"/{added}")):
+            downloader.add(Wanted(added, server.url(f"/{added}")))
+            added += 1
+        assert added == 20
+        assert downloader.takes(other.url("/a")), "another host has room"
+        for odd in ("", "file:///etc/passwd", "http://user:secret@127.0.0.1/a", "http://[::1/"):
+            assert downloader.takes(odd)
+            downloader.add(Wanted(1000 + len(odd), odd))
+        assert not downloader.takes(server.url("/b"))
+        gate.set()
+        results: list[Result] = []
+        while downloader.pending:
+            results += downloader.results(0.05)
+        assert len(results) == 24
+        assert downloader.takes(server.url("/b"))
+        assert not downloader._held, "nothing is kept of hosts that are done"
+        assert not downloader._lane_of
+
+
+def test_images_that_wait_elsewhere_after_a_redirect_count_where_they_began(
+    server: LoopbackServer, other: LoopbackServer, folder: Path
+) -> None:
+    server.on("/*", lambda exchange: exchange.redirect(other.url(exchange.request.path)))
+    other.on("/*", lambda exchange: exchange.silence())
+    with Setting(folder, [server, other], per_lane=3) as setting:
+        for number in range(3):
+            setting.downloader.add(Wanted(number, server.url(f"/{number}")))
+        until = time.monotonic() + 5
+        while other.hits() < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert other.hits() == 2
+        assert not setting.downloader.takes(server.url("/x"))
+        assert setting.downloader.takes(other.url("/x"))
 
 
 def test_a_host_that_wants_a_long_pause_is_left_with_all_its_images(
