@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from curate.catalog import hits, intake
-from curate.errors import ImageRefused, Interrupted, UsageError
+from curate.errors import CurateError, ImageRefused, Interrupted, UsageError
 from curate.files import (
     atomic_write,
     csv_lines,
@@ -56,6 +56,7 @@ class Collected:
         failed: items that a server or the way to it did not hand over, by reason.
         waiting: items left for a later start, because their host asked for a pause.
         near_duplicates: candidates added although nearly the same picture was there.
+        troubles: what kept searches from their end, one error each; what they had found is taken.
         list: where the items that became no candidates are listed, relative to the workspace; None
             if there are none.
     """
@@ -67,6 +68,7 @@ class Collected:
     failed: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
     near_duplicates: int = 0
+    troubles: Sequence[CurateError] = ()
     list: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,6 +81,7 @@ class Collected:
             "failed": dict(sorted(self.failed.items())),
             "waiting": self.waiting,
             "near_duplicates": self.near_duplicates,
+            "troubles": [str(trouble) for trouble in self.troubles],
             "list": self.list,
         }
 

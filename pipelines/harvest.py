@@ -20,7 +20,7 @@ from sqlalchemy import Connection, RowMapping
 
 from curate.catalog import hits
 from curate.catalog.tables import now
-from curate.errors import CurateError, ImageRefused, Interrupted
+from curate.errors import ImageRefused, Interrupted
 from curate.files import (
     files_by_content,
     make_folder,
@@ -121,11 +121,6 @@ class Harvest:
         assert self._scope is not None
         return hits.retried(self._scope) if self._retries else self._scope
 
-    @property
-    def troubles(self) -> Sequence[CurateError]:
-        """What went wrong with searches."""
-        return self._searches.troubles
-
     def retry(self, matches: Callable[[str], bool]) -> None:
         """Limit the harvest to hits whose state `matches`; they are tried again.
 
@@ -166,6 +161,7 @@ class Harvest:
         self._remove_unnamed()
         self._count()
         list_refusals(self.workspace, self.collected)
+        self.collected.troubles = tuple(self._searches.troubles)
         if stop.requested:
             told = f"stopped with {self.collected.new:,} new candidates; run again to go on"
             raise Interrupted(told)

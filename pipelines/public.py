@@ -53,11 +53,14 @@ def collect_public(
             released.
         retry_failed: try again only what failed: "" for all failures, or a state; searches nothing.
 
+    Returns:
+        What became of all hits of the source under these classes. Its `troubles` say which searches
+        did not come to their end: the source wants a pause (QuotaExhausted), does not answer as it
+        should (SourceError), or does not know a taxon (UsageError).
+
     Raises:
         UsageError: the source, a class, a key or the contact is missing or wrong.
         BusyError: another collect is at work.
-        QuotaExhausted: the source wants a pause; what it had told is downloaded first.
-        SourceError: it does not answer as it should; the same holds.
         StorageError: the disk is full; what was taken stays, and the next start goes on.
         Interrupted: stopped by the user; the same holds.
     """
@@ -118,7 +121,12 @@ def collect_urls(
     }
 
     def plan(network: Network) -> Plan:
-        return Plan(source, source.name, [Ask("", "", identity)], None, policy, None)
+        if retry_failed is None:
+            return Plan(source, source.name, [Ask("", "", identity)], None, policy, None)
+        with workspace.catalogue.read() as connection:
+            rows = hits.searches_of(connection, source.name)
+        forms = [row["id"] for row in rows if row["options"].get("list") == identity["list"]]
+        return Plan(None, source.name, [], None, policy, hits.of_searches(forms))
 
     return _harvest(workspace, [], plan, retry_failed)
 
@@ -179,10 +187,9 @@ def _harvest(
             if retry_failed is not None:
                 harvest.retry(_states(retry_failed))
             collected = harvest.run()
-    if harvest.troubles:
-        for trouble in harvest.troubles[1:]:
-            say(str(trouble))
-        raise harvest.troubles[0]
+    if collected.troubles and not collected.found:
+        # There is nothing else to tell.
+        raise collected.troubles[0]
     return collected
 
 

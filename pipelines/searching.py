@@ -169,6 +169,12 @@ class Searches:
                 if key in known and known[key]["state"] == "licence" and row["state"] == "waiting"
             ]
             hits.change_hits(connection, allowed)
+            refused = [
+                {"id": known[key]["id"], "state": "licence", "detail": row["detail"], "image": None}
+                for key, row in rows.items()
+                if key in known and known[key]["state"] in OPEN and row["state"] == "licence"
+            ]
+            hits.change_hits(connection, refused)
             # A list that changed is another search; what it still names belongs to it now.
             moved = [
                 one

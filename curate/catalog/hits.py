@@ -49,6 +49,12 @@ def open_search(
     return found._mapping
 
 
+def searches_of(connection: Connection, source: str) -> list[RowMapping]:
+    """The searches of a source, oldest first."""
+    query = select(searches).where(searches.c.source == source).order_by(searches.c.id)
+    return [row._mapping for row in connection.execute(query)]
+
+
 def set_search(
     connection: Connection, search_id: int, cursor: Mapping[str, Any] | None, *, done: bool = False
 ) -> None:

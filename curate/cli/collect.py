@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 from curate.choices import NearDuplicates
 from curate.cli.common import Classes, Debug, Json, Strict, counts, emit, workspace
 from curate.errors import UsageError, VerificationError
+from curate.progress import say
 from curate.sources.states import is_state
 
 if TYPE_CHECKING:
@@ -315,6 +316,10 @@ def _tell(opened: Workspace, collected: Collected, strict: bool) -> None:
     if collected.near_duplicates:
         text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
     emit(collected.to_dict(), text)
+    for trouble in collected.troubles[1:]:
+        say(str(trouble))
+    if collected.troubles:
+        raise collected.troubles[0]
     if strict and (refused or failed):
         number = refused + failed
         were = "item was" if number == 1 else "items were"

@@ -26,7 +26,10 @@ def collect(world: World, workspace: Workspace, *wnids: str, **more: Any) -> Col
     """Collect from a world: dragonflies and goldfinches unless classes are named."""
     allowed = {"allow_unknown_licence": world.source == "duckduckgo"}
     wanted = wnids or (DRAGONFLY, GOLDFINCH)
-    return collect_public(workspace, world.source, wanted, **(allowed | more))
+    collected = collect_public(workspace, world.source, wanted, **(allowed | more))
+    if collected.troubles:
+        raise collected.troubles[0]
+    return collected
 
 
 def taken(workspace: Workspace) -> list[dict[str, Any]]:

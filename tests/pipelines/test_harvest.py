@@ -9,15 +9,18 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from curate.catalog.tables import candidates, hits, images, origins
-from curate.errors import StorageError, UnknownNameError, UsageError
+from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
 from curate.files import TEMPORARY, sha256_bytes
+from curate.labels.space import load_label_space
 from curate.sources.states import is_state
+from pipelines.admission import Labels
 from pipelines.collect import Collected
 from pipelines.doctor import examine
 from pipelines.network import Network, source_module
@@ -242,6 +245,133 @@ def test_only_failed_hits_are_tried_again_and_only_those_asked_for(
     assert collect_urls(workspace, listed.path, retry_failed="http_404").found == 0
     with pytest.raises(UnknownNameError, match="http_404"):
         collect_urls(workspace, listed.path, retry_failed="http404")
+
+
+def test_trying_again_steps_round_neither_licence_nor_label(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/reserved.jpg", photos[0]), licence="all rights reserved")
+    listed.add(server.serve("/untold.jpg", photos[1]), licence="")
+    listed.add(server.serve("/unlabelled.jpg", photos[2]), label="no such class")
+    listed.add(server.serve("/fine.jpg", photos[3]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    before = states(workspace)
+    for reason in ("licence", "no_label"):
+        assert collect_urls(workspace, listed.path, retry_failed=reason).new == 0
+    assert states(workspace) == before
+    assert [server.hits(f"/{name}.jpg") for name in ("reserved", "untold", "unlabelled")] == [0] * 3
+    for reason in ("downloaded", "waiting", "fetched"):
+        with pytest.raises(UnknownNameError, match="reason"):
+            collect_urls(workspace, listed.path, retry_failed=reason)
+    again = collect_urls(workspace, listed.path, retry_failed="licence", allow_unknown_licence=True)
+    assert again.new == 1
+    assert states(workspace)[server.url("/reserved.jpg")] == "licence"
+
+
+def test_what_waits_is_judged_by_the_allow_list_of_the_start_that_downloads_it(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    licences = ("", "CC BY-NC 4.0", "CC0 1.0")
+    for number, licence in enumerate(licences):
+        listed.add(server.serve(f"/{number}.jpg", photos[number]), licence=licence)
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path, allow_unknown_licence=True)
+    forget(workspace, "waiting")
+    strict = workspace.changed({"collect.licences": ("CC0-1.0",)})
+    collected = collect_urls(strict, listed.path)
+    assert (collected.new, collected.rejected) == (1, {"licence": 2})
+    assert list(states(workspace).values()) == ["licence", "licence", "downloaded"]
+    assert_whole(workspace)
+
+
+def test_a_list_that_changed_takes_its_open_hits_along(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for number in range(3):
+        listed.add(server.serve(f"/{number}.jpg", photos[number]))
+    listed.add(server.url("/gone.jpg"))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    forget(workspace, "waiting")
+    listed.add(server.serve("/3.jpg", photos[3]))
+    collected = collect_urls(workspace, listed.path)
+    assert (collected.found, collected.new, collected.failed) == (5, 4, {"http_404": 1})
+    os.utime(listed.path, (1, 1))
+    again = collect_urls(workspace, listed.path)
+    assert (again.found, again.known, again.failed) == (5, 4, {"http_404": 1})
+    os.utime(listed.path, (2, 2))
+    assert collect_urls(workspace, listed.path, retry_failed="").found == 1
+
+
+def forget(workspace: Workspace, state: str) -> None:
+    """Let all hits that were not refused stand in an earlier state, without candidates."""
+    with workspace.catalogue.write() as connection:
+        for table in (origins, candidates, images):
+            connection.execute(table.delete())
+        ended = hits.c.state.in_(("downloaded", "http_404"))
+        connection.execute(hits.update().where(ended).values(state=state))
+    for _, path in workspace.store:
+        path.unlink()
+
+
+def test_passwords_in_addresses_are_neither_used_nor_kept(
+    tmp_path: Path, server: LoopbackServer
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for address in ("http://ann:s3cret@{}/0.jpg", "  HTTPS:\\\\ann:s3cret@{}", "//s3cret@{}/"):
+        listed.add(address.format(f"{server.host}:{server.port}"))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    assert collect_urls(workspace, listed.path).rejected == {"bad_url": 3}
+    assert server.hits() == 0
+    workspace.close()
+    kept = [path for path in workspace.root.rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"s3cret" in path.read_bytes()]
+
+
+def test_the_time_a_licence_was_seen_is_when_the_source_told_it(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    forget(workspace, "waiting")
+    earlier = datetime(2026, 1, 2, 3, 4, 5)
+    with workspace.catalogue.write() as connection:
+        connection.execute(hits.update().values(seen=earlier))
+    collect_urls(workspace, listed.path)
+    with workspace.catalogue.read() as connection:
+        assert connection.execute(select(origins.c.seen)).scalar_one() == earlier
+
+
+def test_a_list_of_captions_instead_of_labels_takes_little_time_and_memory() -> None:
+    labels = Labels(load_label_space("imagenet-a"))
+    for number in range(3000):
+        with pytest.raises(ImageRefused, match="unknown class"):
+            labels.wnid(f"a photo of something, number {number}")
+    assert labels.wnid("Dragonfly") == "n02268443"
+    assert len(labels._unknown) <= 1000
+
+
+def test_a_placeholder_stays_while_a_filter_is_at_work(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    workspace = workspace_at(tmp_path / "workspace", server)
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/unavailable/0.jpg", photos[0]))
+    collect_urls(workspace, listed.path)
+    for number in (1, 2):
+        listed.add(server.serve(f"/unavailable/{number}.jpg", photos[0]))
+    with workspace.held("filter"):
+        collect_urls(workspace, listed.path)
+    assert list(states(workspace).values()) == ["downloaded", "placeholder", "placeholder"]
+    with workspace.catalogue.read() as connection:
+        assert len(connection.execute(select(candidates)).all()) == 1
+    assert_whole(workspace)
 
 
 def test_one_picture_under_many_addresses_is_a_placeholder(

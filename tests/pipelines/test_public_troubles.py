@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
@@ -115,10 +116,12 @@ def test_a_long_pause_is_told_with_its_end_and_outlives_the_process(
     workspace_for(world, tmp_path / "w").close()
     command = ["collect", "openverse", "--classes", "dragonfly", *world.allow_hosts(), "--json"]
     begun = now()
-    for _ in range(2):
+    for new in (4, 0):
         done = run_curate(*command, workspace=tmp_path / "w", expect=1, **world.variables())
-        assert done.stdout == ""
+        summary = json.loads(done.stdout)
+        assert (summary["found"], summary["new"], summary["known"]) == (4, new, 4 - new)
         (line,) = done.stderr.splitlines()
+        assert line == f"curate: {summary['troubles'][0]}"
         told = re.fullmatch(
             r"curate: openverse wants a pause.*; run the same command again after (.{19}) UTC", line
         )
