@@ -22,6 +22,7 @@ _SLACK = 2
 # mozjpeg lets white overshoot, by so much and by two steps of the mean at most.
 _OVERSHOOT = 31
 _BAND = 512
+_AT_ONCE = 32
 
 # An upper half so far from the middle may belong to a sample that was clamped: half of 128 at
 # least, or more where steps are odd.
@@ -77,7 +78,6 @@ def upper_halves_suffice(upper: NDArray[np.uint8], steps: NDArray[np.float64]) -
         upper: luminance [row, column] from the upper halves of the steps.
         steps: luminance's quantisation steps [8, 8].
     """
-    import numpy as np
 
     if steps[0, 0] < 2:
         return False
@@ -85,15 +85,29 @@ def upper_halves_suffice(upper: NDArray[np.uint8], steps: NDArray[np.float64]) -
     least, most = _limits(steps, _SLACK - 1)
     for _, part in _bands(upper):
         near = _blocks_outside(part, _MIDDLE - _NEAR_CLAMPING, _MIDDLE + _NEAR_CLAMPING)[2]
-        halves = near.reshape(-1, 64).astype(np.float32)
-        halves -= _MIDDLE
-        samples = halves @ lower_of_upper
-        samples += halves
+        samples = _both_halves(near.reshape(-1, 64), lower_of_upper)
         there = (samples.min(axis=1) < least) | (samples.max(axis=1) > most)
         blocks = samples[there].reshape(-1, 8, 8)
         if _exceed(blocks, least, most, steps, _PLAINLY_ALLOWED).any():
             return False
     return True
+
+
+def _both_halves(
+    upper: NDArray[np.uint8], lower_of_upper: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The samples [block, 64] that upper halves belong to, relative to the middle."""
+    import numpy as np
+
+    # In pieces that BLAS multiplies in the calling thread: threads of its own, which wait for each
+    # other on cores that decode other images, would cost several times the work.
+    pieces = -(-len(upper) // _AT_ONCE)
+    samples = np.zeros((pieces, _AT_ONCE, 64), np.float32)
+    flat = samples.reshape(-1, 64)
+    flat[: len(upper)] = upper
+    flat[: len(upper)] -= _MIDDLE
+    samples += samples @ lower_of_upper
+    return flat
 
 
 def _limits(steps: NDArray[np.float64], slack: int) -> tuple[int, int]:

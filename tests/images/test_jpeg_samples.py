@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +106,25 @@ def test_steps_of_zero_and_pictures_below_a_block_divide_by_nothing() -> None:
         seen = size == (8, 8)
         assert jpeg_samples.upper_halves_suffice(white, steps) is not seen
         assert is_refused(white, white, steps) is seen
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+@pytest.mark.parametrize(("at_once", "is_alone"), [(None, True), (100_000, False)])
+def test_the_calling_thread_works_alone(at_once: int | None, is_alone: bool) -> None:
+    """In a process of its own, whose BLAS may use all cores; large products make it do so."""
+    code = (
+        "import time\n"
+        "import numpy as np\n"
+        "from curate.images import jpeg_samples\n"
+        f"jpeg_samples._AT_ONCE = {at_once} or jpeg_samples._AT_ONCE\n"
+        "bright, steps = np.full((512, 4096), 190, np.uint8), np.full((8, 8), 2.0)\n"
+        "jpeg_samples.upper_halves_suffice(bright, steps)\n"
+        "whole, own = time.process_time(), time.thread_time()\n"
+        "for _ in range(10):\n"
+        "    assert jpeg_samples.upper_halves_suffice(bright, steps)\n"
+        "print((time.process_time() - whole) / (time.thread_time() - own))\n"
+    )
+    environ = {name: text for name, text in os.environ.items() if not name.endswith("_THREADS")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert (float(done.stdout) < 1.3) is is_alone
