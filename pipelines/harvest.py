@@ -30,20 +30,18 @@ from curate.files import (
 )
 from curate.licences import parse
 from curate.progress import Bar, Stop, progress, say, stop_on_interrupt
-from curate.sources.download import Downloader, Failed, Fetched, Wanted
+from curate.sources.download import Failed, Fetched
 from curate.sources.protocol import Hit, Source
 from curate.sources.states import state_of
 from pipelines.admission import Admission, Decided, Labels, Ready
 from pipelines.collect import Collected, list_refusals, tally
+from pipelines.feeding import Feed
 from pipelines.network import REMOTE_SOURCES, Network
 from pipelines.placeholders import remove_withdrawn, withdraw_placeholders
 from pipelines.policy import Policy
 from pipelines.reading import KnownImages, image_row
 from pipelines.searching import Ask, Searcher, Searches
 from pipelines.workspace import Workspace
-
-#: Hits handed to the downloader before their turn: enough for many hosts, little memory.
-_AHEAD = 2000
 
 #: Results, and seconds, between two transactions.
 _FLUSH, _FLUSH_SECONDS = 256, 1.0
@@ -109,9 +107,7 @@ class Harvest:
         self._known = KnownImages(workspace)
         self._results: list[Fetched[Row] | Failed] = []
         self._flushed = self._remembered = time.monotonic()
-        # The last hit that was handed to the downloader, and those that it has not answered.
-        self._fed, self._in_hand = 0, set[int]()
-        self._are_more = True
+        self._feed = Feed(workspace, lambda: self.scope)
         self._retries = False
         self._ended: Counter[str] = Counter()
 
@@ -173,13 +169,10 @@ class Harvest:
         downloader = self._network.downloader(self._look_at, self._incoming)
         try:
             while not stop.requested:
-                if self._feed(downloader) and searcher.idle:
+                if self._feed.hand_on(downloader) and searcher.idle:
                     searcher.go_on()
                 if (step := searcher.take(_STEP_SECONDS)) is not None:
-                    self._are_more = True
-                    if self._searches.record(step):
-                        # They stand before those that were handed on already.
-                        self._fed = 0
+                    self._feed.look_again(from_start=self._searches.record(step))
                 elif searcher.ended and not downloader.pending and not self._results:
                     break
                 # Lists have millions of rows that are known: nothing may wait between their steps.
@@ -198,24 +191,6 @@ class Harvest:
         self._flush(bar, force=True)
         if not stop.requested:
             self._admit(None)
-
-    def _feed(self, downloader: Downloader[Row]) -> bool:
-        """Hand waiting hits to the downloader; say whether it could take more than there are."""
-        room = _AHEAD - downloader.pending - len(self._results)
-        if room < _AHEAD // 4:
-            return False
-        if not self._are_more:
-            return True
-        count = room + len(self._in_hand)
-        with self.workspace.catalogue.read() as connection:
-            rows = hits.wanted(connection, self.scope, self._fed, count)
-        for row in rows:
-            self._fed = row["id"]
-            if row["id"] not in self._in_hand:
-                self._in_hand.add(row["id"])
-                downloader.add(Wanted(row["id"], row["url"]))
-        self._are_more = len(rows) == count
-        return not self._are_more
 
     # Downloads
 
@@ -244,7 +219,7 @@ class Harvest:
             with self.workspace.catalogue.write() as connection:
                 hits.change_hits(connection, [self._result_row(result) for result in results])
                 before = hits.first_waiting(connection, self.scope)
-            self._in_hand.difference_update(result.wanted.id for result in results)
+            self._feed.ended(result.wanted.id for result in results)
             bar.advance(sum(not _waits(result) for result in results))
             self._admit(before)
         if force or moment - self._remembered >= _MANNERS_SECONDS:
@@ -330,7 +305,7 @@ class Harvest:
         changed = [{"id": number, "state": "waiting", "image": None} for number in numbers]
         with self.workspace.catalogue.write() as connection:
             hits.change_hits(connection, changed)
-        self._fed, self._are_more = 0, True
+        self._feed.look_again(from_start=True)
 
     def record(self, connection: Connection, decided: Decided, moment: datetime) -> None:
         """Write what became of hits, in the transaction that admits them."""

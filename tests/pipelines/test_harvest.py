@@ -19,6 +19,7 @@ from curate.catalog.tables import candidates, hits, images, origins
 from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
 from curate.files import TEMPORARY, sha256_bytes
 from curate.labels.space import load_label_space
+from curate.sources.download import Downloader
 from curate.sources.states import is_state
 from pipelines.admission import Labels
 from pipelines.collect import Collected
@@ -218,6 +219,40 @@ def test_hits_are_decided_in_their_order_whatever_server_is_slow(
         server.url("/fast.jpg"): "duplicate",
         server.url("/other.jpg"): "downloaded",
     }
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_slow_host_does_not_hold_up_the_rows_behind_it(
+    tmp_path: Path,
+    server: LoopbackServer,
+    photos: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: bool,
+) -> None:
+    monkeypatch.setattr("pipelines.feeding._IN_HAND", 300)
+    if fault:
+        monkeypatch.setattr(Downloader, "takes", lambda self, url: True)
+
+    def slow(exchange: Exchange) -> None:
+        time.sleep(0.005)
+        exchange.send(404)
+
+    server.on("/slow/*", slow)
+    with LoopbackServer("127.0.0.2") as other:
+        listed = PhotoList(tmp_path / "list.csv")
+        for number in range(1000):
+            listed.rows.append(f"{server.url(f'/slow/{number}.jpg')},dragonfly,CC0 1.0,,,")
+        listed.add(other.serve("/fast.jpg", photos[0]))
+        hosts = (server.allow_host, other.allow_host)
+        workspace = workspace_at(
+            tmp_path / "workspace",
+            server,
+            **{"network.allow_hosts": hosts, "network.per_host": 1},
+        )
+        assert collect_urls(workspace, listed.path).failed == {"http_404": 1000}
+        fast = next(r.time for r in other.requests if r.path == "/fast.jpg")
+    before = sum(request.time < fast for request in server.requests)
+    assert (before > 600) is fault, "the fast host must not wait for the slow one"
 
 
 def test_only_failed_hits_are_tried_again_and_only_those_asked_for(
