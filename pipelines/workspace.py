@@ -3,9 +3,10 @@
     curate.yaml         settings
     catalogue.sqlite    what is known (with its write-ahead log beside it)
     images/             original bytes by SHA-256
+    incoming/           downloads that are not decided yet
     runs/ID/            scores and shortlist of a run
     releases/VERSION/   immutable datasets
-    lists/              refused items, for people
+    lists/              refused items and duplicates, for people
     .curate/            locks
 
 Nothing in it holds an absolute path: moved or copied, it works.

@@ -43,12 +43,28 @@ class _OptionalReason(TyperCommand):
             place = args.index(name)
             following = args[place + 1 : place + 2]
             bare = not following or following[0].startswith("-")
-            # Where a file may follow, only a known reason is one.
-            if bare or (has_arguments and not (is_state(following[0]) or following[0] == _ALL)):
+            # Where a file may follow, only what cannot be one is a reason.
+            if bare or (has_arguments and not _is_reason(following[0])):
                 args = [*args[:place], f"{name}={_ALL}", *args[place + 1 :]]
         return super().parse_args(ctx, args)
 
 
+def _is_reason(text: str) -> bool:
+    if is_state(text) or text == _ALL:
+        return True
+    return text.replace("_", "").isalnum() and not Path(text).exists()
+
+
+_Searched = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--classes",
+        help="The classes to search for, by wnid, name or preset, comma-separated or repeated, or "
+        "@FILE with one a line. Example: --classes dragonfly,n01531178. Default: none; with "
+        "--retry-failed all.",
+        show_default=False,
+    ),
+]
 _NearDuplicates = Annotated[
     NearDuplicates | None,
     typer.Option(
@@ -207,7 +223,7 @@ def urls(
 
 def _search_command(name: str) -> Callable[..., None]:
     def search(
-        classes: Classes = None,
+        classes: _Searched = None,
         limit: Annotated[
             int,
             typer.Option(
