@@ -128,7 +128,13 @@ class NetworkSettings(_Group):
 
     connect_seconds: float = Field(5.0, gt=0, le=600, description="Longest wait for a connection.")
     read_seconds: float = Field(10.0, gt=0, le=600, description="Longest silence of a server.")
-    total_seconds: float = Field(60.0, gt=0, le=3600, description="Longest time for one image.")
+    total_seconds: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="Longest time for one try at an image: look-up of the name, redirects and "
+        "body, but not waiting for the host's turn.",
+    )
     tries: int = Field(5, ge=1, le=20, description="Attempts at one image in one start.")
     redirects: int = Field(5, ge=0, le=20, description="Most redirects of one image.")
     per_host: int = Field(2, ge=1, le=256, description="Connections to one host at a time.")

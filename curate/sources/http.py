@@ -127,6 +127,7 @@ class Fetcher:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
         on_hop: Callable[[Url], None] | None = None,
+        seconds: float | None = None,
     ) -> Iterator[Answer]:
         """Ask for an address and follow its redirects.
 
@@ -137,6 +138,7 @@ class Fetcher:
             on_hop: called before each request, the first and those of redirects, with its address;
                 the place to wait for the host's turn and to ask its robots.txt. What it raises
                 passes, and its time does not count.
+            seconds: until all must have arrived; `settings.total_seconds` if None.
 
         Yields:
             The answer, of status 200 or 203. Leaving early hangs up.
@@ -144,7 +146,7 @@ class Fetcher:
         Raises:
             FetchFailed: the address may not be asked, or no such answer came.
         """
-        limits = Limits(self._settings.total_seconds)
+        limits = Limits(self._settings.total_seconds if seconds is None else seconds)
         response, at = self._follow(
             parse_url(url) if isinstance(url, str) else url, headers or {}, limits, on_hop
         )
@@ -185,6 +187,7 @@ class Fetcher:
         pool = self.pools.connection_from_host(at.host, at.port, at.scheme)
         for attempt in (1, 2):
             limits.begin_answer()
+            limits.left()
             try:
                 with self.pools.limited(limits):
                     return pool.urlopen(

@@ -43,16 +43,22 @@ class Turn(Generic[Item]):
         self._lanes, self._alone = lanes, alone
         self._lane: _Lane[Item] | None = lane
 
-    def end(self, *, failed: bool | None = None, asked: bool = True) -> None:
+    def end(self, *, failed: bool | None = None, asked: bool = True, name: str = "") -> None:
         """Give the turn back, the first time that it is called.
 
         Args:
             failed: as `Manners.end` takes it.
             asked: False if no request was made.
+            name: what was asked for, as `Manners.end` takes it.
         """
         lane, self._lane = self._lane, None
-        if lane is not None:
-            self._lanes._end(lane, failed, asked, self._alone)
+        if lane is None:
+            return
+        if asked:
+            self._lanes._manners.end(lane.host, failed=failed, item=name)
+        else:
+            self._lanes._manners.cancel(lane.host)
+        self._lanes._end(lane, self._alone)
 
 
 class Lanes(Generic[Item]):
@@ -63,7 +69,8 @@ class Lanes(Generic[Item]):
 
     Args:
         manners: who may be asked when; each item that `take` hands out holds a turn.
-        patience: items of a host that wants a longer pause are given up, in seconds.
+        patience: items of a host that wants a longer pause are given up, in seconds; those of one
+            that `Manners.is_left` are as well.
         give_up: called with such an item and the time when the host may be asked.
         alone: whether nothing else of the host may be handed out until an item has ended.
         need_thread: called when items wait and no thread does.
@@ -88,20 +95,21 @@ class Lanes(Generic[Item]):
         self._watched = _NEVER
         self._closed = False
 
-    def put(self, host: str, item: Item, delay: float = 0.0) -> None:
+    def put(self, host: str, item: Item, delay: float = 0.0, *, first: bool = False) -> None:
         """Let an item wait for its host's turn.
 
         Args:
             host: the host to be asked, lower case.
             item: what to hand out.
             delay: seconds that it shall wait at least.
+            first: whether it comes before all others of its host; then without a delay.
         """
         name = self._manners.rule(host).host
         with self._changed:
             lane = self._lanes.get(name)
             if lane is None:
                 lane = self._lanes[name] = _Lane(name)
-            not_before = self._manners.now() + delay
+            not_before = 0.0 if first else self._manners.now() + delay
             heapq.heappush(lane.queue, (not_before, next(self._numbers), item))
             self._schedule(lane)
             self._rouse()
@@ -138,11 +146,7 @@ class Lanes(Generic[Item]):
         self._rouse()
         return turn
 
-    def _end(self, lane: _Lane[Item], failed: bool | None, asked: bool, alone: bool) -> None:
-        if asked:
-            self._manners.end(lane.host, failed=failed)
-        else:
-            self._manners.cancel(lane.host)
+    def _end(self, lane: _Lane[Item], alone: bool) -> None:
         with self._changed:
             lane.active -= 1
             if alone:
@@ -170,7 +174,7 @@ class Lanes(Generic[Item]):
             if lane.active:
                 return
             due = now + _LOOK_SECONDS
-        elif due - now > self._patience:
+        elif due - now > self._patience or self._manners.is_left(lane.host):
             given_up, lane.queue = sorted(lane.queue), []
             lane.due = _NEVER
             for _, _, item in given_up:

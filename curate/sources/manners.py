@@ -3,6 +3,11 @@
 A host is asked by the rule that covers it, together with all other hosts below that rule's. What
 was asked and what the host told us outlives the process (`Manners.snapshot`), so that stopping and
 starting again gains nothing.
+
+A host is left alone for a while when several different images fail there one after the other and
+none succeeds in between. How often one of them was tried does not matter: a few bad images say
+nothing of their host. After the pause the host is in doubt until an image is answered: then only
+images that failed for good count, so that some of them end whenever the host is asked again.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from curate.retries import naive_utc
 from curate.settings import NetworkSettings
 from curate.sources.host_rules import HostRule, rule_for
 
-#: Failures one after the other that pause a host, and for how many seconds.
+#: Images failing one after the other that pause a host, and for how many seconds.
 BREAKER_FAILURES, BREAKER_SECONDS = 5, 600.0
 
 #: No host is paused for longer, whatever it asks for or a file says.
@@ -42,14 +47,18 @@ def steady_clock() -> Callable[[], float]:
 
 @dataclass(slots=True)
 class _Host:
-    """A rule's hosts. `due` is when the next request would be due at an even rate."""
+    """A rule's hosts. `due` is when the next request would be due at an even rate.
+
+    `failing` says when the images failed that did so since the last answer, `trips` how often there
+    were too many.
+    """
 
     rule: HostRule
     interval: float
     active: int = 0
     due: float = 0.0
     paused_until: float = 0.0
-    failures: int = 0
+    failing: dict[str, float] = field(default_factory=dict)
     trips: int = 0
     broken_until: float = 0.0
     hours: dict[int, int] = field(default_factory=dict)
@@ -86,9 +95,8 @@ class _Host:
 
     def remembers(self, now: float) -> bool:
         """Whether forgetting it would change what it may be asked."""
-        return bool(
-            self.active or self.failures or self.hours or max(self.due, self.paused_until) > now
-        )
+        paused = max(self.due, self.paused_until) > now
+        return bool(self.active or self.failing or self.trips or self.hours or paused)
 
 
 class Manners:
@@ -101,7 +109,7 @@ class Manners:
         settings: `per_host` and `per_second` for all other hosts.
         state: what `snapshot` gave to an earlier process; entries that make no sense are ignored.
         clock: gives seconds since the epoch and never goes back.
-        breaker_failures: failures one after the other that pause a host.
+        breaker_failures: images failing one after the other that pause a host.
         breaker_seconds: for how long.
     """
 
@@ -166,18 +174,19 @@ class Manners:
             known.count(now)
             return True
 
-    def end(self, host: str, *, failed: bool | None = None) -> None:
+    def end(self, host: str, *, failed: bool | None = None, item: str = "") -> None:
         """Give back a turn that `start` gave.
 
         Args:
             host: the host that was asked.
-            failed: True if it was out of reach, silent or answered with 5xx, which several times in
-                a row pauses it; False if it answered; None if neither came out.
+            failed: True if it was out of reach, silent or answered with 5xx, which pauses it if it
+                happens to several items in a row; False if it answered; None if neither came out.
+            item: what it was asked for, so that it counts once; empty for something new each time.
         """
         with self._lock:
             known = self._host(host)
             known.active = max(0, known.active - 1)
-            self._tell(known, failed)
+            self._tell(known, failed, item)
 
     def cancel(self, host: str) -> None:
         """Give back a turn that `start` gave and that no request was made of."""
@@ -186,31 +195,39 @@ class Manners:
             known.active = max(0, known.active - 1)
             known.uncount(self.now())
 
-    def rest(self, host: str) -> None:
-        """Pause a host as long as one that failed several times in a row."""
-        self.pause(host, self._breaker_seconds)
+    def is_in_doubt(self, host: str) -> bool:
+        """Whether a host was paused for failing, and has answered nothing since.
 
-    def is_lost(self, host: str) -> bool:
-        """Whether a host failed several times in a row, and again after the pause for that."""
+        It should be asked for one item at a time then, and told of a failure only when the item is
+        not tried again.
+        """
         with self._lock:
-            return self._host(host).trips > 1
+            return self._host(host).trips > 0
+
+    def is_left(self, host: str) -> bool:
+        """Whether a host was in doubt, failed again, and should not be waited for."""
+        with self._lock:
+            known = self._host(host)
+            return known.trips > 1 and self.now() < known.broken_until
 
     def tell(self, host: str, failed: bool) -> None:
         """Note how a request ended that `wait_turn` began; as `end` does."""
         with self._lock:
-            self._tell(self._host(host), failed)
+            self._tell(self._host(host), failed, "")
 
-    def _tell(self, known: _Host, failed: bool | None) -> None:
-        if failed:
-            known.failures += 1
-            if known.failures >= self._breaker_failures:
-                now = self.now()
-                if now >= known.broken_until:
-                    known.trips += 1
-                    known.broken_until = now + self._breaker_seconds
+    def _tell(self, known: _Host, failed: bool | None, item: str) -> None:
+        now = self.now()
+        if failed is False:
+            known.failing.clear()
+            known.trips = 0
+        # What was under way when the pause began says nothing more.
+        elif failed and now >= known.broken_until:
+            known.failing[item or str(len(known.failing))] = now
+            if len(known.failing) >= self._breaker_failures:
+                known.failing.clear()
+                known.trips += 1
+                known.broken_until = now + self._breaker_seconds
                 self._pause(known, self._breaker_seconds)
-        elif failed is not None:
-            known.failures = known.trips = 0
 
     def pause(self, host: str, seconds: float) -> None:
         """Ask a host no more for some time, as it wished; a longer pause stays.
@@ -289,7 +306,8 @@ class Manners:
                     told[name] = {
                         "next_at": known.due,
                         "paused_until": known.paused_until,
-                        "failures": known.failures,
+                        "interval": known.interval,
+                        "failing": dict(known.failing),
                         "trips": known.trips,
                         "hours": {str(hour): used for hour, used in known.hours.items()},
                     }
@@ -301,16 +319,22 @@ class Manners:
         known = self._host(name)
         try:
             due, paused = float(told["next_at"]), float(told["paused_until"])
-            failures, trips = int(told["failures"]), int(told.get("trips", 0))
+            interval, trips = float(told.get("interval", 0)), int(told.get("trips", 0))
+            failing = {str(item): float(when) for item, when in told.get("failing", {}).items()}
             hours = {int(hour): int(used) for hour, used in told["hours"].items()}
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
             return
-        if math.isnan(due) or math.isnan(paused):
+        if any(map(math.isnan, (due, paused, interval))):
             return
+        if due > now:
+            # Later its robots.txt is asked first, and says anew how long to wait.
+            known.interval = max(known.interval, min(interval, LONGEST_PAUSE))
         # A clock that went wrong once must not stop a host for years.
-        known.due = min(due, now + known.slack + known.interval)
-        known.paused_until = min(paused, now + LONGEST_PAUSE)
-        known.failures, known.trips = max(0, failures), max(0, trips)
+        known.due = max(known.due, min(due, now + known.slack + known.interval))
+        known.paused_until = max(known.paused_until, min(paused, now + LONGEST_PAUSE))
+        since = now - self._breaker_seconds
+        known.failing |= {item: when for item, when in failing.items() if since < when <= now}
+        known.trips = max(known.trips, min(trips, 1))
         if known.rule.per_day is not None:
             latest = int(now // _HOUR)
             known.hours = {h: max(0, n) for h, n in hours.items() if latest - 24 <= h <= latest}

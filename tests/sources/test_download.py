@@ -25,7 +25,7 @@ from curate.settings import NetworkSettings
 from curate.sources.download import PER_LANE, Downloader, Failed, Fetched, Wanted
 from curate.sources.host_rules import HostRule
 from curate.sources.http import AGENT_TOKEN, Fetcher
-from curate.sources.manners import Manners
+from curate.sources.manners import BREAKER_SECONDS, Manners
 from curate.sources.placeholders import Placeholders
 from curate.sources.robots import Robots
 from tests.sources.many_photos import content
@@ -75,6 +75,7 @@ class Setting:
         wait: Callable[[int], float] = lambda failed: 0.01,
         told: dict[str, Any] | None = None,
         per_lane: int = PER_LANE,
+        breaker_seconds: float = BREAKER_SECONDS,
         **network: Any,
     ) -> None:
         limits = {
@@ -87,7 +88,7 @@ class Setting:
             **network,
         }
         self.settings = NetworkSettings.model_validate(limits)
-        self.manners = Manners(rules, self.settings, told)
+        self.manners = Manners(rules, self.settings, told, breaker_seconds=breaker_seconds)
         self.fetcher = Fetcher(self.settings, AGENT_TOKEN)
         self.robots = Robots(self.fetcher, AGENT_TOKEN, self.manners) if robots else None
         self.stopped = False
@@ -102,6 +103,7 @@ class Setting:
             self.settings,
             process,
             lambda: self.stopped,
+            cores=2,
             per_lane=per_lane,
             wait=wait,
         )
@@ -320,6 +322,33 @@ def test_one_byte_at_a_time_takes_no_longer_than_the_total(
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.parametrize("per_second", [1000, 4])
+def test_an_image_has_one_limit_on_time_over_its_redirects_but_for_turns(
+    server: LoopbackServer, folder: Path, per_second: int
+) -> None:
+    """At four requests a second waiting takes over a second, which does not count."""
+
+    def answer(exchange: Exchange) -> None:
+        time.sleep(0.2 if per_second == 1000 else 0.01)
+        number = int(exchange.request.path[1:])
+        if number == 5:
+            exchange.send(body=PHOTO)
+        else:
+            exchange.redirect(f"/{number + 1}")
+
+    server.on("/*", answer)
+    settings = {"total_seconds": 0.7, "tries": 2, "per_second": per_second}
+    with Setting(folder, [server], **settings) as setting:
+        (result,) = setting.get(server.url("/0"))
+    if per_second == 1000:
+        assert isinstance(result, Failed)
+        assert (result.state, result.attempts) == ("timeout", 2)
+        assert server.hits("/5") == 0
+        assert server.hits("/3") == 2, "each try has its own limit"
+    else:
+        assert states([result]) == ["fetched"]
+
+
 def after_a_second(exchange: Exchange, value: str, **headers: str) -> None:
     if exchange.request.number == 0:
         exchange.send(429, b"<html>slow down", {"Retry-After": value, **headers}, "text/html")
@@ -453,29 +482,112 @@ def test_a_host_that_wants_a_long_pause_is_left_with_all_its_images(
     assert server.hits() == 1
 
 
-def test_a_dead_host_is_left_after_five_failures_and_given_up_after_a_pause(
+def over_the_pause(told: dict[str, Any]) -> dict[str, Any]:
+    """What is remembered of hosts, as a start after their pauses finds it."""
+    return {host: {**one, "paused_until": 0.0, "next_at": 0.0} for host, one in told.items()}
+
+
+@pytest.mark.parametrize("bad", [1, 3, 4])
+def test_a_few_bad_photos_say_nothing_of_their_host(
+    server: LoopbackServer, folder: Path, bad: int
+) -> None:
+    server.on("/bad/*", answers(500))
+    server.serve("/good/*", PHOTO)
+    urls = [server.url(f"/bad/{number}") for number in range(bad)]
+    with Setting(folder, [server], per_host=1, tries=5) as setting:
+        results = setting.get(*urls)
+        assert states(results) == ["http_500"] * bad
+        assert {one.attempts for one in results} == {5}
+        told = setting.manners.snapshot()
+    urls += [server.url(f"/good/{number}") for number in range(30)]
+    with Setting(folder, [server], per_host=1, tries=5, told=over_the_pause(told)) as setting:
+        assert states(setting.get(*urls)) == ["http_500"] * bad + ["fetched"] * 30
+
+
+def test_bad_photos_at_the_head_of_a_list_delay_the_good_ones_and_end_none_of_them(
+    server: LoopbackServer, folder: Path
+) -> None:
+    server.on("/bad/*", answers(500))
+    server.serve("/good/*", PHOTO)
+    left = [server.url(f"/bad/{number}") for number in range(12)]
+    left += [server.url(f"/good/{number}") for number in range(30)]
+    ended: dict[str, str] = {}
+    told: dict[str, Any] = {}
+    starts = 0
+    while left:
+        starts += 1
+        assert starts < 6
+        with Setting(folder, [server], per_host=1, told=over_the_pause(told)) as setting:
+            for url, result in zip(left, setting.get(*left), strict=True):
+                state = states([result])[0]
+                if state != "waiting":
+                    ended[url] = state
+            told = setting.manners.snapshot()
+        left = [url for url in left if url not in ended]
+    assert all(state == ("http_500" if "bad" in url else "fetched") for url, state in ended.items())
+    assert len(ended) == 42
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "robots"),
+    [
+        (answers(502), "http_502", "off"),
+        (answers(502), "http_502", "answers"),
+        (answers(502), "http_502", "fails"),
+        (answers(429), "http_429", "fails"),
+        (lambda exchange: exchange.raw(b""), "connection", "off"),
+    ],
+)
+def test_of_a_dead_host_a_few_images_end_by_their_own_tries_and_none_that_was_not_asked_for(
+    server: LoopbackServer, folder: Path, answer: Any, state: str, robots: str
+) -> None:
+    server.on("/*", answer)
+    if robots == "answers":
+        server.serve("/robots.txt", b"", "text/plain")
+    told: dict[str, Any] = {}
+
+    def start(*urls: str) -> tuple[list[Result], list[str]]:
+        nonlocal told
+        server.requests.clear()
+        settings = {"per_host": 1, "robots": robots != "off", "told": told}
+        with Setting(folder, [server], **settings) as setting:
+            results = setting.get(*urls)
+            told = setting.manners.snapshot()
+        asked = [one.path for one in server.requests]
+        return results, [path for path in asked if robots != "answers" or "robots" not in path]
+
+    left = [server.url(f"/{number}") for number in range(30)]
+    results, asked = start(*left)
+    assert states(results) == ["waiting"] * 30
+    assert len(asked) == 5, "five different images, once each"
+    results, asked = start(*left)
+    assert states(results) == ["waiting"] * 30
+    assert asked == [], "not during the pause"
+    for _ in range(3):
+        told = over_the_pause(told)
+        results, asked = start(*left)
+        assert states(results) == [state] * 5 + ["waiting"] * (len(left) - 5)
+        assert len(asked) == 15, "three tries each, and nothing else of the host"
+        for result in results[5:]:
+            assert isinstance(result, Failed)
+            assert result.retry_at is not None
+            assert result.attempts == 0
+        left = left[5:]
+    server.serve("/*", PHOTO)
+    server.serve("/robots.txt", b"", "text/plain")
+    told = over_the_pause(told)
+    assert states(start(*left)[0]) == ["fetched"] * len(left)
+
+
+def test_a_dead_host_does_not_hold_a_patient_start_for_ever(
     server: LoopbackServer, folder: Path
 ) -> None:
     server.on("/*", answers(502))
-    urls = [server.url(f"/{number}") for number in range(50)]
-    with Setting(folder, [server], per_host=1) as setting:
+    urls = [server.url(f"/{number}") for number in range(30)]
+    with Setting(folder, [server], per_host=1, breaker_seconds=0.3, patience_seconds=5) as setting:
         results = setting.get(*urls)
-        assert Counter(states(results))["waiting"] >= 49
-        assert server.hits() == 5
-        told = setting.manners.snapshot()
-    told["127.0.0.1"]["paused_until"] = 0.0
-    with Setting(folder, [server], per_host=1, told=told) as setting:
-        results = setting.get(*urls)
-        assert states(results) == ["http_502"] * 50
-        assert server.hits() == 6
-        told = setting.manners.snapshot()
-    with Setting(folder, [server], per_host=1, told=told) as setting:
-        assert states(setting.get(*urls)) == ["waiting"] * 50
-        assert server.hits() == 6
-    told["127.0.0.1"]["paused_until"] = 0.0
-    server.serve("/*", PHOTO)
-    with Setting(folder, [server], per_host=1, told=told) as setting:
-        assert states(setting.get(*urls)) == ["fetched"] * 50
+        assert Counter(states(results)) == {"http_502": 5, "waiting": 25}
+        assert server.hits() == 5 + 5 * 3
 
 
 def test_rate_and_connections_hold_over_all_hosts_of_a_rule(folder: Path) -> None:
@@ -598,8 +710,8 @@ def test_a_site_whose_robots_txt_fails_is_asked_nothing_else(
     server.on("/robots.txt", answers(429))
     with Setting(folder, [server], robots=True) as setting:
         results = setting.get(*(server.url(f"/{number}") for number in range(10)))
-        assert Counter(states(results)) == {"http_429": 1, "waiting": 9}
-    assert len(server.requests) == 3
+        assert states(results) == ["waiting"] * 10
+    assert len(server.requests) == 5
     assert {request.path for request in server.requests} == {"/robots.txt"}
 
 

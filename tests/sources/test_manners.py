@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -90,44 +91,94 @@ def test_no_pause_is_longer_than_a_day(seconds: float) -> None:
     assert one.ready_at("a.example") == START + LONGEST_PAUSE
 
 
-def test_failures_in_a_row_pause_a_host_and_an_answer_forgives() -> None:
+def test_different_images_failing_in_a_row_pause_a_host_and_an_answer_forgives() -> None:
     clock = Clock()
     one = Manners([], NetworkSettings(per_second=1000), clock=clock, breaker_seconds=600)
+    numbers = count()
 
-    def fail(times: int, failed: bool = True) -> None:
+    def fail(times: int, failed: bool = True, item: str = "") -> None:
         for _ in range(times):
             clock.now += 1
             assert one.start("a.example")
-            one.end("a.example", failed=failed)
+            one.end("a.example", failed=failed, item=item or f"{next(numbers)}")
 
-    fail(4)
+    fail(50, item="the same image")
+    fail(3)
+    assert one.ready_at("a.example") <= clock.now, "the tries of one image count once"
     fail(1, failed=False)
     fail(4)
     assert one.ready_at("a.example") <= clock.now
     fail(1)
     assert one.ready_at("a.example") == clock.now + 600
     clock.now += 600
-    fail(1)
-    assert one.ready_at("a.example") == clock.now + 600, "one more is enough after the pause"
-    clock.now += 600
-    fail(1, failed=False)
     fail(4)
+    assert one.ready_at("a.example") <= clock.now, "after the pause it is counted anew"
+    fail(1)
+    assert one.ready_at("a.example") == clock.now + 600
+
+
+def test_what_was_under_way_when_a_pause_began_does_not_count_against_the_host() -> None:
+    clock = Clock()
+    one = manners(clock, per_second=1e6, per_host=100)
+    assert sum(one.start("a.example") for _ in range(100)) == 100
+    for number in range(100):
+        one.end("a.example", failed=True, item=str(number))
+    assert not one.is_left("a.example")
+    clock.now += 600
+    one.tell("a.example", failed=True)
     assert one.ready_at("a.example") <= clock.now
 
 
-def test_a_host_is_lost_that_fails_again_after_the_pause() -> None:
+def test_a_host_that_failed_is_in_doubt_until_it_answers_and_left_if_it_fails_again() -> None:
     clock = Clock()
     one = manners(clock)
-    for _ in range(8):
-        one.tell("a.example", failed=True)
-    assert not one.is_lost("a.example")
+
+    def fail() -> None:
+        for _ in range(5):
+            one.tell("a.example", failed=True)
+
+    fail()
+    assert (one.is_in_doubt("a.example"), one.is_left("a.example")) == (True, False)
     clock.now += 600
+    fail()
+    assert (one.is_in_doubt("a.example"), one.is_left("a.example")) == (True, True)
     one = Manners([], NetworkSettings(), one.snapshot(), clock)
-    assert not one.is_lost("a.example")
-    one.tell("a.example", failed=True)
-    assert one.is_lost("a.example")
+    assert (one.is_in_doubt("a.example"), one.is_left("a.example")) == (True, False)
+    assert one.ready_at("a.example") == clock.now + 600
+    clock.now += 3600
+    assert one.is_in_doubt("a.example"), "time alone tells nothing"
+    one = Manners([], NetworkSettings(), one.snapshot(), clock)
+    fail()
+    assert one.is_left("a.example")
     one.tell("a.example", failed=False)
-    assert not one.is_lost("a.example")
+    assert (one.is_in_doubt("a.example"), one.is_left("a.example")) == (False, False)
+
+
+def test_starting_again_and_again_asks_a_dead_host_no_more_often_than_one_start() -> None:
+    clock = Clock()
+    told: dict[str, object] = {}
+    for number in range(5):
+        one = Manners([], NetworkSettings(), told, clock)
+        assert one.ready_at("a.example") <= clock.now
+        for _ in range(3):
+            one.end("a.example", failed=True, item=f"image {number}")
+        told = json.loads(json.dumps(one.snapshot()))
+        clock.now += 10
+    assert one.ready_at("a.example") > clock.now + 500
+    told["a.example"] = {**told["a.example"], "paused_until": 0, "trips": 0}  # type: ignore[dict-item]
+    assert Manners([], NetworkSettings(), told, clock).ready_at("a.example") <= clock.now
+
+
+def test_failures_of_long_ago_are_forgotten() -> None:
+    clock = Clock()
+    one = manners(clock)
+    for _ in range(4):
+        one.tell("a.example", failed=True)
+    told = one.snapshot()
+    clock.now += 601
+    one = Manners([], NetworkSettings(), told, clock)
+    one.tell("a.example", failed=True)
+    assert one.ready_at("a.example") <= clock.now
 
 
 def test_a_turn_that_was_not_used_is_given_back() -> None:
@@ -174,6 +225,29 @@ def test_crawl_delay_widens_the_distance_from_the_request_that_told_it() -> None
     assert times(one, clock, 3) == pytest.approx([0, 20, 40], abs=0.3)
 
 
+def test_crawl_delay_holds_over_a_new_start() -> None:
+    clock = Clock()
+    one = manners(clock, per_second=10)
+    one.wait_turn("a.example", sleep=clock.sleep)
+    one.slow_down("a.example", 20)
+    clock.now += 5
+    one = Manners([], NetworkSettings(per_second=10), one.snapshot(), clock)
+    assert one.ready_at("a.example") == START + 20
+    clock.now += 15
+    assert times(one, clock, 2) == pytest.approx([0, 20], abs=0.3)
+    clock.now += 1000
+    one = Manners([], NetworkSettings(per_second=10), one.snapshot(), clock)
+    assert times(one, clock, 2) == pytest.approx([0, 0.1], abs=0.2), "robots.txt says it anew"
+
+
+@pytest.mark.parametrize("interval", [1e300, float("inf")])
+def test_no_delay_that_is_remembered_is_longer_than_a_day(interval: float) -> None:
+    clock = Clock()
+    told = {"next_at": 1e300, "paused_until": 0, "interval": interval, "hours": {}}
+    one = Manners([], NetworkSettings(), {"a.example": told}, clock)
+    assert one.ready_at("a.example") <= START + LONGEST_PAUSE + 1
+
+
 def test_waiting_ends_when_asked_to_stop() -> None:
     clock = Clock()
     one = manners(clock)
@@ -201,18 +275,16 @@ def test_a_new_process_keeps_rate_budget_failures_and_pause() -> None:
         assert after.ready_at(host) == pytest.approx(before.ready_at(host))
     times(after, clock, 1, "day.example")
     assert after.ready_at("day.example") - clock.now > 80_000
-    clock.now += 700
-    after.tell("dead.example", failed=True)
-    assert after.ready_at("dead.example") == clock.now + 600
+    assert after.is_in_doubt("dead.example")
 
 
 def test_a_host_that_recovered_is_told_once_more_so_that_the_old_word_is_replaced() -> None:
     clock = Clock()
     one = manners(clock)
     one.tell("a.example", failed=True)
-    assert one.snapshot()["a.example"]["failures"] == 1
+    assert len(one.snapshot()["a.example"]["failing"]) == 1
     one.tell("a.example", failed=False)
-    assert one.snapshot()["a.example"]["failures"] == 0
+    assert one.snapshot()["a.example"]["failing"] == {}
     assert "a.example" not in one.snapshot()
 
 
@@ -222,11 +294,16 @@ def test_a_host_that_recovered_is_told_once_more_so_that_the_old_word_is_replace
         None,
         "text",
         {},
-        {"next_at": "soon", "paused_until": 0, "failures": 0, "hours": {}},
-        {"next_at": float("nan"), "paused_until": 0, "failures": 0, "hours": {}},
-        {"next_at": 0, "paused_until": 0, "failures": 0, "hours": []},
-        {"next_at": 1e300, "paused_until": 0, "failures": 0, "hours": {}},
-        {"next_at": 0, "paused_until": float("inf"), "failures": -5, "hours": {"x": 1}},
+        {"next_at": "soon", "paused_until": 0, "hours": {}},
+        {"next_at": float("nan"), "paused_until": 0, "hours": {}},
+        {"next_at": 0, "paused_until": 0, "hours": []},
+        {"next_at": 1e300, "paused_until": 0, "hours": {}},
+        {"next_at": 0, "paused_until": float("inf"), "trips": -5, "hours": {"x": 1}},
+        {"next_at": 0, "paused_until": 0, "failing": [1, 2, 3, 4, 5], "hours": {}},
+        {"next_at": 0, "paused_until": 0, "failing": dict.fromkeys("abcdef", 1e300), "hours": {}},
+        {"next_at": 0, "paused_until": 0, "failing": {"a": float("nan")}, "hours": {}},
+        {"next_at": 1e300, "paused_until": 0, "interval": float("nan"), "hours": {}},
+        {"next_at": 0, "paused_until": 0, "interval": 1e300, "hours": {}},
     ],
 )
 def test_nonsense_from_an_earlier_process_stops_no_host_for_ever(told: object) -> None:
@@ -258,7 +335,7 @@ def test_a_million_hosts_take_no_memory_for_ever() -> None:
     per_day=st.sampled_from([None, 5, 40]),
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["start", "end", "wait", "restart"]),
+            st.sampled_from(["start", "end", "wait", "restart", "delay"]),
             st.floats(0, 3) | st.floats(0, 40_000),
         ),
         max_size=150,
@@ -274,7 +351,7 @@ def test_no_order_of_events_exceeds_rate_connections_or_budget(
     rules = [HostRule("a.example", concurrency, per_second, per_day)]
     one = Manners(rules, NetworkSettings(), clock=clock)
     begun: list[float] = []
-    active = 0
+    active, delay = 0, 0.0
     for what, seconds in steps:
         if what == "start":
             for _ in range(5):
@@ -282,6 +359,7 @@ def test_no_order_of_events_exceeds_rate_connections_or_budget(
                 got = one.start("www.a.example")
                 assert got == (ready <= clock.now)
                 if got:
+                    assert not begun or clock.now - begun[-1] >= delay - 0.25 - 1e-6
                     begun.append(clock.now)
                     active += 1
         elif what == "end" and active:
@@ -289,8 +367,15 @@ def test_no_order_of_events_exceeds_rate_connections_or_budget(
             active -= 1
         elif what == "wait":
             clock.now += seconds
+        elif what == "delay" and begun and begun[-1] == clock.now:
+            one.slow_down("a.example", min(seconds, 60.0))
+            delay = max(delay, min(seconds, 60.0))
         elif what == "restart":
-            one = Manners(rules, NetworkSettings(), one.snapshot(), clock)
+            told = one.snapshot()
+            if told.get("a.example", {}).get("next_at", 0.0) <= clock.now:
+                # Its robots.txt is asked first then, and has to say it anew.
+                delay = 0.0
+            one = Manners(rules, NetworkSettings(), told, clock)
             active = 0
         assert active <= concurrency
     burst = 1 + max(0.0, 0.25 * per_second - 1)
