@@ -126,7 +126,12 @@ class CollectSettings(_Group):
 class NetworkSettings(_Group):
     """How images are downloaded. Sources have rules of their own for their hosts."""
 
-    connect_seconds: float = Field(5.0, gt=0, le=600, description="Longest wait for a connection.")
+    connect_seconds: float = Field(
+        5.0,
+        gt=0,
+        le=600,
+        description="Longest wait for a connection, and for the look-up of a name.",
+    )
     read_seconds: float = Field(10.0, gt=0, le=600, description="Longest silence of a server.")
     total_seconds: float = Field(
         60.0,

@@ -189,8 +189,8 @@ class ApiClient:
                 again = TryAgain(retry_after(asked, self.last_headers.get("Date")), told)
             except FetchFailed as failure:
                 if not failure.retryable:
-                    raise SourceError(f"{self.name}: {failure}") from None
-                again = TryAgain(failure.retry_after, str(failure))
+                    raise SourceError(f"{self.name}: {hide(str(failure))}") from None
+                again = TryAgain(failure.retry_after, hide(str(failure)))
             except TryAgain as raised:
                 again = TryAgain(raised.seconds, hide(raised.detail))
             seconds = backoff(attempt) if again.seconds is None else again.seconds
@@ -231,10 +231,10 @@ class ApiClient:
             inner = error.args[0] if error.args else error
             raise failure_of(inner if isinstance(inner, Exception) else error) from None
         except FetchFailed as failure:
-            failed = failure.state in ("timeout", "connection", "truncated")
+            failed = True if failure.state == "truncated" else failure.out_of_reach
             raise
         finally:
-            self._manners.tell(host, bool(failed))
+            self._manners.tell(host, failed)
 
 
 class _Hider:

@@ -55,6 +55,11 @@ class RobotsKnown(Exception):
 class RobotsFailed(FetchFailed):
     """A site's robots.txt cannot be had; nothing of it may be asked before."""
 
+    @property
+    def out_of_reach(self) -> bool | None:
+        """True for all answers too: the next image of the site would fare no better."""
+        return None if super().out_of_reach is None else True
+
 
 class Asking:
     """Makes single requests for items; may be used from any number of threads.
@@ -157,15 +162,3 @@ class Asking:
                 return receive(answer, self._folder), answer
         finally:
             item.left -= time.monotonic() - began
-
-
-def out_of_reach(failure: FetchFailed) -> bool | None:
-    """Whether a failure tells that a host is out of order, as `Manners.end` takes it."""
-    if failure.state in ("connection", "timeout"):
-        return True
-    if failure.state == "dns":
-        # A name that leads nowhere is known for good; one that nobody answers for is not.
-        return True if failure.retryable else None
-    if failure.state in ("tls", "waiting", "bad_url", "forbidden_address"):
-        return None
-    return isinstance(failure, RobotsFailed) or (failure.status or 0) >= 500

@@ -2,8 +2,9 @@
 
 The pools are urllib3's. Two things differ. A connection goes to the very address that
 `curate.sources.addresses.resolve` has checked; there is no second look-up that could answer
-otherwise. And every read of a socket looks at the clock and at a count of bytes: a read timeout
-alone is never met by a server that sends one byte a second.
+otherwise, and nobody waits for that one longer than for a connection. And every read of a socket
+looks at the clock and at a count of bytes: a read timeout alone is never met by a server that sends
+one byte a second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
+from ipaddress import ip_address
 from typing import Any, cast
 
 import certifi
@@ -29,6 +31,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError, SSLEr
 from curate.settings import NetworkSettings
 from curate.sources.addresses import AddressInfo, HostPort, parse_allow_host, resolve
 from curate.sources.failures import FetchFailed
+from curate.sources.lookups import Lookups
 
 #: Most bytes of one answer before its body: interim answers, status and headers.
 HEADER_BYTES = 256 * 1024
@@ -170,6 +173,7 @@ class GuardedPools(urllib3.PoolManager):
         self._settings = settings
         self._resolver = resolver
         self._allow = tuple(parse_allow_host(text) for text in settings.allow_hosts)
+        self._lookups = Lookups()
         self._aborted = False
         self._lock = threading.Lock()
         self._live: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -236,7 +240,7 @@ class GuardedPools(urllib3.PoolManager):
         limits = self.limits
         limits.connected = True
         failure = FetchFailed("connection", f"{host}: no address answers")
-        for family, kind, protocol, _, address in self._resolver(host, port, self._allow):
+        for family, kind, protocol, _, address in self._addresses(host, port, limits):
             sock = _Socket(family, kind, protocol)
             sock.limits = limits
             self.watch(sock)
@@ -257,6 +261,20 @@ class GuardedPools(urllib3.PoolManager):
             sock.close()
             self.refuse_if_aborted()
         raise failure
+
+    def _addresses(self, host: str, port: int, limits: Limits) -> Sequence[AddressInfo]:
+        def ask() -> Sequence[AddressInfo]:
+            return self._resolver(host, port, self._allow)
+
+        with suppress(ValueError):
+            ip_address(host)
+            return ask()
+        seconds = min(self._settings.connect_seconds, limits.left())
+        try:
+            return self._lookups.run(ask, seconds, self.refuse_if_aborted)
+        except TimeoutError:
+            detail = f"{host}: the look-up of its name takes too long"
+            raise FetchFailed("dns", detail, retryable=True) from None
 
     def watch(self, sock: socket.socket) -> None:
         """Let `abort` know of a socket."""

@@ -26,7 +26,7 @@ from curate.files import sha256_bytes
 from curate.retries import backoff, naive_utc
 from curate.settings import NetworkSettings
 from curate.sources.addresses import Url, parse_url
-from curate.sources.asking import Asking, Item, Moved, RobotsFailed, RobotsKnown, out_of_reach
+from curate.sources.asking import Asking, Item, Moved, RobotsFailed, RobotsKnown
 from curate.sources.bodies import BodyFile
 from curate.sources.failures import FetchFailed
 from curate.sources.http import Answer, Fetcher
@@ -302,7 +302,7 @@ class Downloader(Generic[T]):
         # A host that wants a long pause is left for later, whatever the number of tries.
         leaves = pause is not None and pause > self._settings.patience_seconds
         again = failure.retryable and (leaves or item.attempts < self._settings.tries)
-        failed = out_of_reach(failure)
+        failed = failure.out_of_reach
         doubted = self._manners.is_in_doubt(host)
         if failed and doubted and again:
             failed = None

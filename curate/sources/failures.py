@@ -42,3 +42,15 @@ class FetchFailed(CurateError):
         """The number of the answer, where the failure is one: 404 for "http_404"."""
         number = self.state.removeprefix("http_")
         return int(number) if number.isdigit() else None
+
+    @property
+    def out_of_reach(self) -> bool | None:
+        """Whether it tells that a host is out of order, as `Manners.end` takes it."""
+        if self.state in ("connection", "timeout"):
+            return True
+        if self.state == "dns":
+            # That a name leads nowhere is an answer; that nobody answers for it is none.
+            return True if self.retryable else None
+        if self.state in ("tls", "waiting", "bad_url", "forbidden_address"):
+            return None
+        return (self.status or 0) >= 500

@@ -210,7 +210,7 @@ class Manners:
             known = self._host(host)
             return known.trips > 1 and self.now() < known.broken_until
 
-    def tell(self, host: str, failed: bool) -> None:
+    def tell(self, host: str, failed: bool | None) -> None:
         """Note how a request ended that `wait_turn` began; as `end` does."""
         with self._lock:
             self._tell(self._host(host), failed, "")

@@ -266,6 +266,19 @@ def test_questions_keep_the_distance_that_the_rule_asks_for(server: LoopbackServ
     assert times[-1] - times[0] >= 14 / 20 - 0.3
 
 
+def test_what_says_nothing_of_the_api_leaves_the_count_of_its_failures(
+    server: LoopbackServer,
+) -> None:
+    settings = NetworkSettings(allow_hosts=(server.allow_host,), per_second=1e6, tries=1)
+    manners = Manners((), settings)
+    asking = ApiClient("test", settings, "test/1", manners)
+    for _ in range(3):
+        manners.tell("nowhere.invalid", failed=True)
+    with pytest.raises(SourceError, match="dns"):
+        asking.get_json("http://nowhere.invalid/")
+    assert len(manners.snapshot()["nowhere.invalid"]["failing"]) >= 3
+
+
 def test_a_stop_ends_the_waiting(server: LoopbackServer) -> None:
     url = replies(server, "/a", page(503, Retry_After="60"))
     began = time.monotonic()
@@ -318,6 +331,10 @@ def test_no_error_and_no_log_tells_a_key(
         replies(server, "/quota", repeat(429)),
         replies(server, "/cut", lambda exchange: exchange.raw(b"HTTP/1.1 200 OK\r\nContent-")),
         replies(server, "/odd", lambda exchange: exchange.raw(b"HTTP/1.1 200 OK\r\n: x\r\n\r\n{")),
+        replies(server, "/no-http", lambda exchange: exchange.raw(f"{KEY}?\r\n".encode())),
+        replies(
+            server, "/no-number", lambda exchange: exchange.raw(f"HTTP/1.1 {KEY}\r\n".encode())
+        ),
         f"http://127.0.0.1:{closed_port()}/",
     ]
     for url in urls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -559,7 +560,9 @@ def test_of_a_dead_host_a_few_images_end_by_their_own_tries_and_none_that_was_no
     left = [server.url(f"/{number}") for number in range(30)]
     results, asked = start(*left)
     assert states(results) == ["waiting"] * 30
-    assert len(asked) == 5, "five different images, once each"
+    # An image may be tried again before the last ones were added.
+    assert 5 <= len(asked) <= 14
+    assert len(set(asked)) == (1 if robots == "fails" else 5)
     results, asked = start(*left)
     assert states(results) == ["waiting"] * 30
     assert asked == [], "not during the pause"
@@ -587,7 +590,31 @@ def test_a_dead_host_does_not_hold_a_patient_start_for_ever(
     with Setting(folder, [server], per_host=1, breaker_seconds=0.3, patience_seconds=5) as setting:
         results = setting.get(*urls)
         assert Counter(states(results)) == {"http_502": 5, "waiting": 25}
-        assert server.hits() == 5 + 5 * 3
+    asked = Counter(request.path for request in server.requests)
+    assert len(asked) == 10
+    assert sorted(asked.values())[5:] == [3] * 5
+
+
+def test_a_host_whose_name_nobody_answers_for_holds_up_no_other_and_is_left(
+    server: LoopbackServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, over = socket.getaddrinfo, threading.Event()
+
+    def stuck(host: str, *args: Any, **more: Any) -> Any:
+        if host == "stuck.example":
+            over.wait(20)
+        return real(host, *args, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", stuck)
+    server.serve("/*", PHOTO)
+    urls = [f"http://stuck.example/{number}" for number in range(30)]
+    urls += [server.url(f"/{number}") for number in range(30)]
+    began = time.monotonic()
+    with Setting(folder, [server], per_host=1, connect_seconds=0.2) as setting:
+        results = setting.get(*urls)
+        over.set()
+    assert states(results) == ["waiting"] * 30 + ["fetched"] * 30
+    assert time.monotonic() - began < 3
 
 
 def test_rate_and_connections_hold_over_all_hosts_of_a_rule(folder: Path) -> None:
