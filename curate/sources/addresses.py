@@ -51,16 +51,22 @@ _NAME_ENDS = (".localhost", ".local", ".internal", ".localdomain", ".home.arpa")
 
 # Not global, or not somebody's own: `is_global` misses or missed these in one Python or another.
 _DENIED = {
-    "this network": "0.0.0.0/8",
-    "link-local": "169.254.0.0/16",
-    "shared": "100.64.0.0/10",
-    "protocol assignment": "192.0.0.0/24",
-    "relay": "192.88.99.0/24",
-    "cloud's own": "168.63.129.16/32",
+    "0.0.0.0/8": "this network",
+    "169.254.0.0/16": "link-local",
+    "100.64.0.0/10": "shared",
+    "192.0.0.0/24": "protocol assignment",
+    "192.88.99.0/24": "relay",
+    "168.63.129.16/32": "cloud's own",
+    "2001::/23": "protocol assignment",
+    "2001:db8::/32": "documentation",
+    "3fff::/20": "documentation",
 }
-_DENIED_NETWORKS = [(kind, ip_network(text)) for kind, text in _DENIED.items()]
+_DENIED_NETWORKS = [(kind, ip_network(text)) for text, kind in _DENIED.items()]
 _GLOBAL_UNICAST = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
+# Before the last 32 bits, in any network (RFC 5214); the mask leaves out what tells local from
+# global, and one from many.
+_ISATAP, _ISATAP_MASK = 0x0000_5EFE, 0xFCFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -224,7 +230,7 @@ def check_address(address: IPv4Address | IPv6Address | str) -> str | None:
 
     Returns:
         What it is, for example "a loopback address"; None for a public one. An IPv6 address that
-        stands for one of IPv4 (mapped, NAT64, 6to4, Teredo) is judged by that one as well.
+        stands for one of IPv4 (mapped, NAT64, 6to4, Teredo, ISATAP) is judged by that one as well.
     """
     ip = ip_address(address) if isinstance(address, str) else address
     for inner in _embedded(ip):
@@ -257,7 +263,7 @@ def _embedded(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if isinstance(ip, IPv4Address):
         return []
     found = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
-    if ip in _NAT64:
+    if ip in _NAT64 or int(ip) >> 32 & _ISATAP_MASK == _ISATAP:
         found.append(IPv4Address(int(ip) & 0xFFFFFFFF))
     return [inner for inner in found if inner is not None]
 

@@ -38,8 +38,8 @@ NAME = "inaturalist"
 #: Its terms ask for a User-Agent with a contact.
 NEEDS_CONTACT = True
 
-#: The limits on photos count bytes. These numbers keep them where a photo has 0.6 MB or less, which
-#: the size "large" stays well below.
+#: The limits on photos count bytes, of all their hosts together. These numbers keep them where a
+#: photo has 0.6 MB or less, which the size "large" stays well below.
 HOSTS = (
     HostRule("api.inaturalist.org", concurrency=1, per_second=1.0, per_day=9_500, robots=False),
     HostRule(
@@ -48,8 +48,8 @@ HOSTS = (
         per_second=2.0,
         per_day=40_000,
         robots=False,
+        also=("static.inaturalist.org",),
     ),
-    HostRule("static.inaturalist.org", concurrency=2, per_second=2.0, per_day=40_000, robots=False),
 )
 
 #: Its codes name no version: it offers version 4.0 of all of them.
@@ -314,7 +314,7 @@ def _hit(label: str, size: str, observation: _Observation, raw: Any, cursor: Cur
     refusal = None
     address = _PHOTO.fullmatch(photo.url)
     if photo.hidden:
-        refusal = ImageRefused("malformed-record", "hidden by the site")
+        refusal = ImageRefused("placeholder", "hidden by the site")
     elif address is None or int(address["id"]) != photo.id:
         refusal = ImageRefused("malformed-record", "url: not the address of this photo")
     user = observation.user

@@ -62,9 +62,14 @@ def state_of(reason: str) -> str:
     return _RENAMED.get(reason, reason.replace("-", "_"))
 
 
+#: What only befalls files of this machine, stored images and scores.
+_OF_NO_HIT = frozenset(
+    ("symlink", "not-a-file", "unreadable", "missing", "outside", "altered", "nan-logits")
+)
+
 #: Every state with its explanation, but for those named after an answer's number.
 STATES: dict[str, str] = {
-    **{state_of(reason): text for reason, text in REASONS.items()},
+    **{state_of(reason): text for reason, text in REASONS.items() if reason not in _OF_NO_HIT},
     **OPEN,
     **TAKEN,
     **FAILED,

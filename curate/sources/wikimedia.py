@@ -28,12 +28,17 @@ from curate.sources.protocol import Cursor, Hit, Query, Source, clean
 
 NAME = "wikimedia"
 
-#: The API asks for questions one after the other; the file servers for at most two connections.
-#: The terms of the API stand in the place of a robots.txt.
+#: The API asks for questions one after the other; the file servers for at most two connections to
+#: all of them together. The terms of the API stand in the place of a robots.txt.
 HOSTS = (
     HostRule("commons.wikimedia.org", concurrency=1, per_second=1.0, robots=False),
-    HostRule("upload.wikimedia.org", concurrency=2, per_second=5.0, robots=False),
-    HostRule("thumb.wikimedia.org", concurrency=2, per_second=5.0, robots=False),
+    HostRule(
+        "upload.wikimedia.org",
+        concurrency=2,
+        per_second=5.0,
+        robots=False,
+        also=("thumb.wikimedia.org",),
+    ),
 )
 
 #: The owner refuses programs that leave no way to reach whoever runs them.

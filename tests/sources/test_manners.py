@@ -71,6 +71,26 @@ def test_hosts_below_a_rule_count_as_one_and_others_for_themselves() -> None:
     assert one.start("farm1.staticflickr.com")
 
 
+def test_several_hosts_of_one_rule_count_as_one_over_a_new_start_as_well() -> None:
+    clock = Clock()
+    rule = HostRule("files.example", concurrency=2, per_second=1000, also=("thumbs.example",))
+    near = HostRule("small.thumbs.example", concurrency=1, per_second=1000)
+    one = manners(clock, rule, near, per_second=1000)
+    assert one.start("files.example")
+    assert one.start("a.thumbs.example")
+    assert one.ready_at("thumbs.example") == one.ready_at("b.files.example") == float("inf")
+    assert one.start("small.thumbs.example"), "a more specific rule holds"
+    assert one.start("otherthumbs.example")
+    one.pause("thumbs.example", 50)
+    # An earlier version remembered each for itself.
+    told = {"next_at": 0.0, "paused_until": clock.now + 20, "hours": {}}
+    told_both = {"files.example": one.snapshot()["files.example"], "thumbs.example": told}
+    for order in (told_both, dict(reversed(told_both.items()))):
+        after = Manners([rule], NetworkSettings(), order, clock)
+        assert after.ready_at("thumbs.example") == clock.now + 50
+        assert after.ready_at("files.example") == clock.now + 50
+
+
 def test_a_pause_holds_for_its_host_alone_and_the_longer_one_stays() -> None:
     clock = Clock()
     one = manners(clock)

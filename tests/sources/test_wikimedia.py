@@ -332,3 +332,9 @@ def test_a_cursor_of_another_search_starts_anew(cursor: dict[str, Any]) -> None:
             whole = numbers(source(server).search(query))
             again = Query(query.wnid, query.text, query.licences, cursor)
             assert numbers(source(server).search(again)) == whole
+
+
+def test_its_file_servers_count_as_one() -> None:
+    rules = [rule for rule in wikimedia.HOSTS if rule.covers("upload.wikimedia.org")]
+    assert rules == [rule for rule in wikimedia.HOSTS if rule.covers("thumb.wikimedia.org")]
+    assert [rule.concurrency for rule in rules] == [2]
