@@ -15,23 +15,20 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
-
-from curate.errors import ImageRefused, SourceError, UnknownNameError, UsageError
+from curate.errors import SourceError, UnknownNameError, UsageError
 from curate.licences import parse
 from curate.progress import say
-from curate.sources.answers import Record, malformed, understood, whole_number
-from curate.sources.hit_parts import options_of, unnamed
+from curate.sources.answers import Record, understood, whole_number
+from curate.sources.flickr_photos import LICENCES, NAME, SIZES, hit_of
+from curate.sources.hit_parts import options_of
 from curate.sources.host_rules import HostRule
 from curate.sources.protocol import Cursor, Hit, Query, Source, clean
 
 if TYPE_CHECKING:
     from curate.sources.api import ApiClient
 
-NAME = "flickr"
 NEEDS_CONTACT = False
 KEY = "FLICKR_API_KEY"
 
@@ -40,27 +37,6 @@ HOSTS = (
     HostRule("api.flickr.com", concurrency=1, per_second=1.0, robots=False),
     HostRule("staticflickr.com", concurrency=2, per_second=2.0, robots=False),
 )
-
-#: Its numbers for licences, with its own names for them.
-LICENCES = {
-    0: "All Rights Reserved",
-    1: "CC BY-NC-SA 2.0",
-    2: "CC BY-NC 2.0",
-    3: "CC BY-NC-ND 2.0",
-    4: "CC BY 2.0",
-    5: "CC BY-SA 2.0",
-    6: "CC BY-ND 2.0",
-    7: "No known copyright restrictions",
-    8: "United States Government Work",
-    9: "Public Domain Dedication (CC0)",
-    10: "Public Domain Mark",
-    11: "CC BY 4.0",
-    12: "CC BY-SA 4.0",
-    13: "CC BY-ND 4.0",
-    14: "CC BY-NC 4.0",
-    15: "CC BY-NC-SA 4.0",
-    16: "CC BY-NC-ND 4.0",
-}
 
 #: Options that are handed to the API as they are.
 PASSED_ON = (
@@ -73,11 +49,6 @@ PASSED_ON = (
     "in_gallery",
 )
 
-#: Sizes by their letters, best first; squares are cut and never taken. Longest sides in pixels:
-#: l 1024, c 800, z 640, h 1600, k 2048, m 500, n 320, o as uploaded. A photo without l is smaller
-#: than that, or so old that only the upload itself is larger.
-SIZES = {"large": "lczhkomn", "original": "okhlczmn"}
-
 _PAGE = 500
 _MOST = 4000
 _NARROWEST = 300
@@ -86,35 +57,6 @@ _BEGINNING = int(datetime(2004, 1, 1, tzinfo=UTC).timestamp())
 _AGAIN = frozenset((10, 105, 201))
 _BAD_KEY = 100
 _TOO_DEEP = 20
-
-
-def _plain(value: Any) -> Any:
-    """Text that older answers wrap in an object, or give as a number."""
-    if isinstance(value, dict):
-        value = value.get("_content")
-    return str(value) if type(value) is int else value
-
-
-_Text = Annotated[str | None, BeforeValidator(_plain)]
-_Address = Annotated[str, Field(max_length=2000, pattern=r"^https?://")]
-
-
-class _Photo(Record):
-    id: Annotated[str, BeforeValidator(_plain), Field(pattern=r"^\d{1,20}$")]
-    owner: _Text = None
-    ownername: _Text = None
-    pathalias: _Text = None
-    title: _Text = None
-    license: int | None = None
-    media: str = "photo"
-    url_l: _Address | None = None
-    url_c: _Address | None = None
-    url_z: _Address | None = None
-    url_h: _Address | None = None
-    url_k: _Address | None = None
-    url_o: _Address | None = None
-    url_m: _Address | None = None
-    url_n: _Address | None = None
 
 
 class _Page(Record):
@@ -248,7 +190,7 @@ class Flickr:
         for again in (False, True):
             for page in self._pages(asked, window, first):
                 for raw in page.photo:
-                    hit = _hit(asked, raw, cursor)
+                    hit = hit_of(asked.label, asked.size, raw, cursor)
                     if hit.locator not in seen:
                         seen.add(hit.locator)
                         yield hit
@@ -365,38 +307,3 @@ def _seconds(option: str, text: str, default: int) -> int:
             f'{NAME}: {option} is a date such as "2012-07-11", or seconds since 1970; got {text!r}'
         ) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-
-
-def _hit(asked: _Asked, raw: Any, cursor: Cursor) -> Hit:
-    try:
-        photo = _Photo.model_validate(raw)
-    except ValidationError as error:
-        locator = f"photos/{whole_number(raw, 'id') or unnamed(raw)}"
-        return Hit(NAME, locator, asked.label, refusal=malformed(error), cursor=cursor)
-    addresses = (getattr(photo, f"url_{letter}") for letter in SIZES[asked.size])
-    url = next((address for address in addresses if address), None)
-    refusal = None
-    if photo.media != "photo":
-        refusal = ImageRefused("malformed-record", "media: no photo")
-    elif url is None:
-        refusal = ImageRefused("malformed-record", "url: no size may be downloaded")
-    owner = clean(photo.pathalias) or clean(photo.owner)
-    page = f"https://www.flickr.com/photos/{quote(owner, safe='@')}/{photo.id}" if owner else None
-    return Hit(
-        NAME,
-        f"photos/{photo.id}",
-        asked.label,
-        url=None if refusal else clean(url),
-        page=page,
-        title=clean(photo.title),
-        author=clean(photo.ownername) or owner,
-        licence=_licence(photo.license),
-        refusal=refusal,
-        cursor=cursor,
-    )
-
-
-def _licence(number: int | None) -> str | None:
-    if number is None:
-        return None
-    return LICENCES.get(number, f"Flickr licence {number}")

@@ -12,29 +12,22 @@ images that failed for good count, so that some of them end whenever the host is
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from curate.errors import Interrupted, QuotaExhausted
 from curate.retries import naive_utc
 from curate.settings import NetworkSettings
 from curate.sources.host_rules import HostRule, rule_for
+from curate.sources.host_state import LONGEST_PAUSE, HostState
+
+__all__ = ["BREAKER_FAILURES", "BREAKER_SECONDS", "LONGEST_PAUSE", "Manners", "steady_clock"]
 
 #: Images failing one after the other that pause a host, and for how many seconds.
 BREAKER_FAILURES, BREAKER_SECONDS = 5, 600.0
 
-#: No host is paused for longer, whatever it asks for or a file says.
-LONGEST_PAUSE = 86_400.0
-
-#: Requests may come this much earlier than their rate, in seconds: threads wake up late, and a
-#: fast host would otherwise never be asked as often as it allows.
-_SLACK = 0.25
-
-_HOUR = 3600
 _MOST_HOSTS = 10_000
 _LOOK_SECONDS = 0.1
 
@@ -43,60 +36,6 @@ def steady_clock() -> Callable[[], float]:
     """A clock of seconds since the epoch that no change of the machine's time moves."""
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset
-
-
-@dataclass(slots=True)
-class _Host:
-    """A rule's hosts. `due` is when the next request would be due at an even rate.
-
-    `failing` says when the images failed that did so since the last answer, `trips` how often there
-    were too many.
-    """
-
-    rule: HostRule
-    interval: float
-    active: int = 0
-    due: float = 0.0
-    paused_until: float = 0.0
-    failing: dict[str, float] = field(default_factory=dict)
-    trips: int = 0
-    broken_until: float = 0.0
-    hours: dict[int, int] = field(default_factory=dict)
-    stored: bool = False
-
-    @property
-    def slack(self) -> float:
-        return max(0.0, _SLACK - self.interval)
-
-    def ready(self, now: float) -> float:
-        ready = max(self.due - self.slack, self.paused_until)
-        if self.rule.per_day is not None and self._used(now) >= self.rule.per_day:
-            # Whole hours are counted, so that no stretch of 24 hours holds more.
-            ready = max(ready, (min(self.hours, default=int(now // _HOUR)) + 25) * _HOUR)
-        return ready
-
-    def count(self, now: float) -> None:
-        self.due = max(self.due, now) + self.interval
-        if self.rule.per_day is not None:
-            hour = int(now // _HOUR)
-            self.hours[hour] = self.hours.get(hour, 0) + 1
-
-    def uncount(self, now: float) -> None:
-        self.due -= self.interval
-        hour = int(now // _HOUR)
-        if self.hours.get(hour):
-            self.hours[hour] -= 1
-
-    def _used(self, now: float) -> int:
-        first = int(now // _HOUR) - 24
-        for hour in [hour for hour in self.hours if hour < first]:
-            del self.hours[hour]
-        return sum(self.hours.values())
-
-    def remembers(self, now: float) -> bool:
-        """Whether forgetting it would change what it may be asked."""
-        paused = max(self.due, self.paused_until) > now
-        return bool(self.active or self.failing or self.trips or self.hours or paused)
 
 
 class Manners:
@@ -129,10 +68,10 @@ class Manners:
         self._breaker_failures, self._breaker_seconds = breaker_failures, breaker_seconds
         self._lock = threading.Lock()
         self._most = _MOST_HOSTS
-        self._by_rule: dict[str, _Host] = {}
-        self._by_name: dict[str, _Host] = {}
+        self._by_rule: dict[str, HostState] = {}
+        self._by_name: dict[str, HostState] = {}
         for name, told in (state or {}).items():
-            self._restore(name, told)
+            self._host(name).learn(told, self.now(), breaker_seconds)
 
     def rule(self, host: str) -> HostRule:
         """The rule that a host is asked by.
@@ -215,7 +154,7 @@ class Manners:
         with self._lock:
             self._tell(self._host(host), failed, "")
 
-    def _tell(self, known: _Host, failed: bool | None, item: str) -> None:
+    def _tell(self, known: HostState, failed: bool | None, item: str) -> None:
         now = self.now()
         if failed is False:
             known.failing.clear()
@@ -239,7 +178,7 @@ class Manners:
         with self._lock:
             self._pause(self._host(host), seconds)
 
-    def _pause(self, known: _Host, seconds: float) -> None:
+    def _pause(self, known: HostState, seconds: float) -> None:
         until = self.now() + min(max(seconds, 0.0), LONGEST_PAUSE)
         known.paused_until = max(known.paused_until, until)
 
@@ -303,44 +242,11 @@ class Manners:
             for name, known in self._by_rule.items():
                 remembers = known.remembers(now)
                 if remembers or known.stored:
-                    told[name] = {
-                        "next_at": known.due,
-                        "paused_until": known.paused_until,
-                        "interval": known.interval,
-                        "failing": dict(known.failing),
-                        "trips": known.trips,
-                        "hours": {str(hour): used for hour, used in known.hours.items()},
-                    }
+                    told[name] = known.told()
                 known.stored = remembers
             return told
 
-    def _restore(self, name: str, told: Any) -> None:
-        now = self.now()
-        known = self._host(name)
-        try:
-            due, paused = float(told["next_at"]), float(told["paused_until"])
-            interval, trips = float(told.get("interval", 0)), int(told.get("trips", 0))
-            failing = {str(item): float(when) for item, when in told.get("failing", {}).items()}
-            hours = {int(hour): int(used) for hour, used in told["hours"].items()}
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            return
-        if any(map(math.isnan, (due, paused, interval))):
-            return
-        if due > now:
-            # Later its robots.txt is asked first, and says anew how long to wait.
-            known.interval = max(known.interval, min(interval, LONGEST_PAUSE))
-        # A clock that went wrong once must not stop a host for years.
-        known.due = max(known.due, min(due, now + known.slack + known.interval))
-        known.paused_until = max(known.paused_until, min(paused, now + LONGEST_PAUSE))
-        since = now - self._breaker_seconds
-        known.failing |= {item: when for item, when in failing.items() if since < when <= now}
-        known.trips = max(known.trips, min(trips, 1))
-        if known.rule.per_day is not None:
-            latest = int(now // _HOUR)
-            known.hours = {h: max(0, n) for h, n in hours.items() if latest - 24 <= h <= latest}
-        known.stored = True
-
-    def _host(self, host: str) -> _Host:
+    def _host(self, host: str) -> HostState:
         known = self._by_name.get(host)
         if known is None:
             rule = rule_for(host, self._rules, self._default)
@@ -348,7 +254,7 @@ class Manners:
                 self._forget()
             known = self._by_rule.get(rule.host)
             if known is None:
-                known = _Host(rule, 1.0 / rule.per_second)
+                known = HostState(rule, 1.0 / rule.per_second)
                 self._by_rule[rule.host] = known
             self._by_name[host] = known
         return known
