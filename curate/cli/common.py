@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from curate.errors import StorageError
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -89,12 +92,25 @@ def workspace(options: Mapping[str, Any] | None = None) -> Workspace:
 
 
 def emit(summary: Mapping[str, Any], text: str = "") -> None:
-    """Print a result on standard output: the summary as JSON where asked for, else the text."""
+    """Print a result on standard output: the summary as JSON where asked for, else the text.
+
+    Raises:
+        StorageError: what standard output leads to is full.
+    """
+    told = ""
     if shared.json:
-        sys.stdout.write(json.dumps(summary, sort_keys=True, allow_nan=False) + "\n")
+        told = json.dumps(summary, sort_keys=True, allow_nan=False) + "\n"
     elif text:
-        sys.stdout.write(text.rstrip("\n") + "\n")
-    sys.stdout.flush()
+        told = text.rstrip("\n") + "\n"
+    try:
+        sys.stdout.write(told)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would be told once more at the end.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        raise StorageError(f"cannot write the result: {error.strerror or error}") from error
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -71,6 +72,7 @@ for group in (demo, setup, collect, dedup, filtering, looking, datasets, models)
 def main() -> NoReturn:
     """Run `curate` with the arguments of the process, and exit as contract.md says."""
     signal.signal(signal.SIGINT, _interrupted)
+    _mend_streams()
     code = 0
     try:
         code = app(prog_name="curate", standalone_mode=False) or 0
@@ -90,6 +92,21 @@ def main() -> NoReturn:
             _fail(usage, 2) if usage else sys.exit(2)
         _fail(f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", 1)
     sys.exit(code)
+
+
+def _mend_streams() -> None:
+    """See to it that there are standard streams, and that they take every text.
+
+    Whoever closed one wants to hear nothing; no file that is opened later may stand in its place.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # The lowest number that is free, which is that of the stream.
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "w" if number else "r", encoding="utf-8"))
+        elif number and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _usage(error: Exception) -> str | None:
@@ -121,5 +138,7 @@ def _say(message: str) -> None:
 
         traceback.print_exc()
     line = " ".join(message.splitlines())
-    sys.stderr.write(f"curate: {line}\n")
-    sys.stderr.flush()
+    # The exit code tells what a full or closed standard error cannot.
+    with suppress(OSError):
+        sys.stderr.write(f"curate: {line}\n")
+        sys.stderr.flush()

@@ -240,3 +240,39 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.startswith("wnid")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_stops_no_command(
+    workspace: Path, tmp_path: Path, closed: str
+) -> None:
+    # The line needs a workspace of its own, and ends with what its exit code is.
+    told = tmp_path / "told"
+    line = f"'{sys.executable}' -m curate -w '{workspace}' collect folder '{tmp_path}/photos'"
+    (tmp_path / "photos" / "dragonfly").mkdir(parents=True)
+    (tmp_path / "photos" / "dragonfly" / "page.jpg").write_text("<html>", encoding="utf-8")
+    subprocess.run(["sh", "-c", f"{line} {closed}; echo $? > '{told}'"], check=True, timeout=60)
+    assert told.read_text(encoding="utf-8") == "0\n"
+    unusable = f"'{sys.executable}' -m curate -w '{tmp_path}/nowhere' status {closed}"
+    assert subprocess.run(["sh", "-c", unusable], check=False, timeout=60).returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_standard_output_is_one_line(workspace: Path) -> None:
+    for option in ([], ["--json"]):
+        with Path("/dev/full").open("w", encoding="utf-8") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "curate", "-w", workspace, *option, "status"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert "cannot write the result: No space left" in done.stderr
+
+
+def test_a_terminal_without_a_sign_gets_its_escape(tmp_path: Path) -> None:
+    root = tmp_path / "wörk"
+    done = run_curate("init", root, "--preset", "imagenet-a", PYTHONIOENCODING="ascii")
+    assert "w\\xf6rk" in done.stdout
