@@ -135,6 +135,9 @@ def _columns(schema: pa.Schema, where: str, labelled: bool) -> dict[str, int]:
         if _is_text(kind) or (
             role != "url" and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         ):
+            # Parquet lets columns share a name; by that name neither can be read.
+            if schema.names.count(schema.names[at]) > 1:
+                del columns[role]
             continue
         if role in ("url", "label"):
             raise UsageError(f"{where}: column {schema.names[at]!r} holds {kind}, no text")

@@ -288,6 +288,15 @@ def test_a_bad_object_is_refused_and_the_run_goes_on(tmp_path: Path, fault: str)
     assert re.match(f"malformed-record: .*{message}", told)
 
 
+def test_columns_of_parquet_that_share_a_name_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "list.parquet"
+    names = ["url", "label", "title", "title"]
+    cells = ["http://example.org/1", "dragonfly", "one", "other"]
+    pq.write_table(pa.table([[cell] for cell in cells], names=names), path)
+    (hit,) = UrlList(path).search(Query())
+    assert (hit.url, hit.label, hit.title) == ("http://example.org/1", "dragonfly", None)
+
+
 def test_bad_cells_of_parquet_are_refused_and_the_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "list.parquet"
     urls = [b"https://e.org/0", b"caf\xe9", b"a\0b", None, b"", b"a" * 200_000, b"https://e.org/6"]
