@@ -54,7 +54,8 @@ _RENAMED = {
     "empty-file": "truncated",
     "malformed-record": "malformed",
 }
-_HTTP = re.compile(r"http_[1-5]\d\d")
+# Some servers make up numbers of their own, such as 999.
+_HTTP = re.compile(r"http_[1-9]\d\d")
 
 
 def state_of(reason: str) -> str:
