@@ -6,15 +6,17 @@ for example `CURATE_FILTER__THRESHOLD=0.2`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
 from curate.choices import CapOrder, NearDuplicates, QualityFlag, Views
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError, nearest
@@ -143,7 +145,7 @@ class NetworkSettings(_Group):
     tries: int = Field(5, ge=1, le=20, description="Attempts at one image in one start.")
     redirects: int = Field(5, ge=0, le=20, description="Most redirects of one image.")
     per_host: int = Field(2, ge=1, le=256, description="Connections to one host at a time.")
-    per_second: float = Field(1.0, gt=0, le=1e6, description="Requests to one host a second.")
+    per_second: float = Field(1.0, ge=1e-5, le=1e6, description="Requests to one host a second.")
     workers: int = Field(32, ge=1, le=512, description="Downloads at a time.")
     patience_seconds: float = Field(
         120.0, ge=0, description="A host that asks for a longer pause is left for a later start."
@@ -289,6 +291,31 @@ def _explain(error: ValidationError, where: str) -> str:
     return f"{where}: {name}: {first['msg'].lower()} (got {first['input']!r})"
 
 
+def _explain_variable(error: UnreadableVariable) -> str:
+    """What is wrong with a variable that should hold a list and is no JSON."""
+    lists = {
+        f"CURATE_{group}__{name}".upper()
+        for group, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, _Group)
+        for name, inner in field.annotation.model_fields.items()
+        if get_origin(inner.annotation) is tuple
+    }
+    wrong = [
+        name for name in sorted(lists) if name in os.environ and not _is_json(os.environ[name])
+    ]
+    if not wrong:
+        return f"the environment: {error}"
+    return f'the environment variable {wrong[0]}: write a list as JSON, for example ["a", "b"]'
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def find_workspace(given: Path | None = None, start: Path | None = None) -> Path:
     """The workspace to work in.
 
@@ -390,5 +417,7 @@ def parse_settings(text: bytes, where: str) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         raise SettingsError(_explain(error, where)) from error
+    except UnreadableVariable as error:
+        raise SettingsError(_explain_variable(error)) from error
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error

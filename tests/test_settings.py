@@ -49,6 +49,32 @@ def test_a_wrong_setting_is_one_line_that_names_file_and_setting(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "CURATE_NETWORK__ALLOW_HOSTS",
+            "127.0.0.1:8000",
+            "variable CURATE_NETWORK__ALLOW_HOSTS: write a list",
+        ),
+        (
+            "CURATE_COLLECT__LICENCES",
+            "CC0-1.0",
+            "variable CURATE_COLLECT__LICENCES: write a list as JSON",
+        ),
+        ("CURATE_NETWORK__PER_SECOND", "1e-300", "NETWORK__PER_SECOND: network.per_second"),
+        ("CURATE_NETWORK__PER_SECOND", "nan", "NETWORK__PER_SECOND: network.per_second"),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv("CURATE_COLLECT__CONTACT", "ann@example.org")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=message):
+        load_settings(workspace(tmp_path, "format: 1\n"))
+
+
 def test_a_wrong_option_is_told_as_one(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="the command line: .*threshold"):
         load_settings(workspace(tmp_path, ""), {"filter.threshold": -1})
