@@ -3,7 +3,7 @@
 Everything takes and gives upright 8-bit RGB, whatever a file held.
 """
 
-from curate.images.decode import DECODER, NOTES, ImageInfo, decode, decode_trusted
+from curate.images.decode import DECODER, NOTES, ImageInfo, decode, decode_trusted, examine
 from curate.images.hashing import (
     NEAR_DISTANCE,
     NearIndex,
@@ -36,6 +36,7 @@ __all__ = [
     "decode",
     "decode_trusted",
     "distance",
+    "examine",
     "measure",
     "perceptual_hash",
     "pixel_sha256",

@@ -91,6 +91,20 @@ def to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, list
     return image, notes
 
 
+def notes_of_kept(mode: str, profile: bytes | None) -> list[str] | None:
+    """The notes of `to_rgb` for opaque 8-bit pixels, or None where it changes more than the mode.
+
+    Args:
+        mode: L or RGB.
+        profile: as for `to_rgb`.
+    """
+    notes = ["grey"] if mode in _GREY else []
+    if profile is None:
+        return notes
+    transform, more = _planned(profile, mode)
+    return notes + more if transform is None else None
+
+
 def _plain(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
@@ -110,16 +124,20 @@ def _from_16_bit(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
 
 
 def _apply_profile(image: Image.Image, profile: bytes) -> tuple[Image.Image, list[str]]:
-    if len(profile) > MOST_PROFILE_BYTES:
-        return image, ["icc-unreadable"]
-    plan = _plan if len(profile) <= _MOST_KEPT_BYTES else _plan.__wrapped__
-    transform, note = plan(profile, image.mode)
+    transform, note = _planned(profile, image.mode)
     if transform is None:
         return image, note
     if transform.input_mode != image.mode:
         image = image.convert(transform.input_mode)
     in_place = transform.input_mode == transform.output_mode
     return transform.apply(image, image if in_place else None), note
+
+
+def _planned(profile: bytes, mode: str) -> tuple[ImageCms.ImageCmsTransform | None, list[str]]:
+    if len(profile) > MOST_PROFILE_BYTES:
+        return None, ["icc-unreadable"]
+    plan = _plan if len(profile) <= _MOST_KEPT_BYTES else _plan.__wrapped__
+    return plan(profile, mode)
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,8 @@ _APPLICATION = range(0xE0, 0xF0)
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, 0xCC}
 _HIERARCHICAL = {0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF}
 # The block transform; the lossless processes have none.
-_WITH_BLOCKS = {0xC0, 0xC1, 0xC2, 0xC9, 0xCA}
+_HUFFMAN_WITH_BLOCKS = {0xC0, 0xC1, 0xC2}
+_WITH_BLOCKS = _HUFFMAN_WITH_BLOCKS | {0xC9, 0xCA}
 _JPEG_LS = 0xF7
 _EXIF_PREFIX = b"Exif\0\0"
 _ICC_PREFIX = b"ICC_PROFILE\0"
@@ -193,12 +194,16 @@ def _join(pieces: list[bytes]) -> bytes | None:
     return b"".join(piece[2:] for piece in pieces)
 
 
-def check_pixels(data: bytes, jpeg: Jpeg) -> None:
+def check_pixels(data: bytes, jpeg: Jpeg) -> NDArray[np.float64] | None:
     """Decode strictly, and refuse what no encoder could have written.
 
     Only luminance is looked at, full size and without colour conversion. To see it before clamping,
     it is decoded twice, with the quantisation steps halved (rounded up, rounded down): the halves
     stay inside 0..255 where their sum does not. Mostly the first half settles it.
+
+    Returns:
+        About one sample of luminance a block, in grey levels, of a plain JPEG: one that any decoder
+        takes which took this. None of another one.
 
     Raises:
         ImageRefused: `corrupt-data`, `unsupported-mode`.
@@ -210,33 +215,45 @@ def check_pixels(data: bytes, jpeg: Jpeg) -> None:
             "unsupported-mode",
             f"a JPEG of {len(jpeg.components)} components of {jpeg.precision} bits",
         )
-    low, high = _halves(data, jpeg)
+    high = _half(data, jpeg, is_upper=True)
     try:
         colours = simplejpeg.decode_jpeg_header(high, strict=False)[2]
         if colours not in ("Gray", "YCbCr"):
             space = "CMYK" if len(jpeg.components) == 4 else "RGB"
             simplejpeg.decode_jpeg(high, space, min_height=1, min_width=1)
-            return
+            return None
         upper = simplejpeg.decode_jpeg(high, "GRAY")[..., 0]
         steps = _quantisation(data, jpeg)
-        if steps is None or jpeg_samples.upper_halves_suffice(upper, steps):
-            return
-        lower = simplejpeg.decode_jpeg(low, "GRAY")[..., 0]
+        if steps is None:
+            return None
+        # Steps of 1 have no lower halves, and clamped samples alone are never outside.
+        if steps.max() > 1 and not jpeg_samples.upper_halves_suffice(upper, steps):
+            low = _half(data, jpeg, is_upper=False)
+            lower = simplejpeg.decode_jpeg(low, "GRAY")[..., 0]
+            jpeg_samples.check(lower, upper, steps)
     except ValueError as error:
         # Other complaints are of what this wrapper cannot do; the decoder proper will say more.
         if _DAMAGE.search(str(error)):
             raise ImageRefused("corrupt-data", str(error)) from error
-        return
-    jpeg_samples.check(lower, upper, steps)
+        return None
+    return jpeg_samples.luminance(upper, steps) if _is_plain(jpeg) else None
 
 
-def _halves(data: bytes, jpeg: Jpeg) -> tuple[bytes, bytes]:
-    """The file with the lower and with the upper half of each quantisation step.
+def _is_plain(jpeg: Jpeg) -> bool:
+    """Whether libjpeg, however it is built, can decode the colours if it can luminance."""
+    first = jpeg.components[0][0]
+    return jpeg.frame in _HUFFMAN_WITH_BLOCKS and all(
+        (first >> 4) % (factors >> 4) == 0 and (first & 15) % (factors & 15) == 0
+        for factors, _ in jpeg.components
+    )
+
+
+def _half(data: bytes, jpeg: Jpeg, *, is_upper: bool) -> bytes:
+    """The file with the upper or with the lower half of each quantisation step.
 
     Segments that have no part in decoding are left out: libjpeg warns of oddities in some.
     """
-    low: list[bytes | memoryview] = []
-    high: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview] = []
     view = memoryview(data)
     done = 0
     for segment in jpeg.segments:
@@ -245,21 +262,15 @@ def _halves(data: bytes, jpeg: Jpeg) -> tuple[bytes, bytes]:
         )
         if not dropped and segment.marker != _DQT:
             continue
-        copied = view[done : segment.at]
-        low.append(copied)
-        high.append(copied)
+        parts.append(view[done : segment.at])
         done = segment.end
         if segment.marker == _DQT:
-            head = data[segment.at : segment.start]
-            lower, upper = bytearray(head), bytearray(head)
+            parts.append(view[segment.at : segment.start])
             for label, table in _tables(data, segment):
-                lower += bytes([label]) + (table // 2).tobytes()
-                upper += bytes([label]) + (table - table // 2).tobytes()
-            low.append(bytes(lower))
-            high.append(bytes(upper))
-    low.append(view[done : jpeg.end])
-    high.append(view[done : jpeg.end])
-    return b"".join(low), b"".join(high)
+                half = table - table // 2 if is_upper else table // 2
+                parts.append(bytes([label]) + half.tobytes())
+    parts.append(view[done : jpeg.end])
+    return b"".join(parts)
 
 
 def _tables(data: bytes, segment: Segment) -> Iterator[tuple[int, NDArray[np.uint8 | np.uint16]]]:

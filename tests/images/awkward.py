@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from curate.errors import ImageRefused
-from curate.images import decode, decode_trusted
+from curate.images import ImageInfo, decode, decode_trusted, examine
 
 
 def save(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -92,3 +93,34 @@ def segment(marker: int, content: bytes) -> bytes:
 def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
     """A JPEG with one more segment, behind its start marker."""
     return jpeg[:2] + segment(marker, content) + jpeg[2:]
+
+
+def examined(data: bytes, **options: Any) -> ImageInfo | str:
+    """What `examine` says of the bytes: the image's particulars or the reason of refusal."""
+    try:
+        return examine(data, **options)
+    except ImageRefused as refusal:
+        return refusal.reason
+
+
+def decoded(data: bytes, **options: Any) -> ImageInfo | str:
+    """What `decode` says of them."""
+    try:
+        return decode(data, **options)[1]
+    except ImageRefused as refusal:
+        return refusal.reason
+
+
+def without_pixels(data: bytes) -> bool:
+    """Whether `examine` accepts the bytes without decoding them for good."""
+
+    def fail(*_: object) -> Any:
+        raise AssertionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("curate.images.decode"), "_pixels", fail)
+        try:
+            examine(data)
+        except AssertionError:
+            return False
+        return True
