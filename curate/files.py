@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ def make_folder(folder: Path) -> None:
     Raises:
         StorageError: the disk is full or refuses.
     """
+    if folder.is_dir():
+        return
     with storage_errors(f"the folder {printable(folder)}"):
         made = [one for one in (folder, *folder.parents) if not one.exists()]
         folder.mkdir(parents=True, exist_ok=True)
@@ -255,6 +258,8 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[st
         UsageError: no such file, not UTF-8, a column is missing, or a row has too many cells.
     """
     try:
+        if stat.S_ISCHR(path.stat().st_mode):
+            raise UsageError(f"cannot read {printable(path)}: it is a device")
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, restkey="\0", strict=True)
             absent = [c for c in required if c not in (reader.fieldnames or ())]

@@ -101,7 +101,9 @@ class CollectSettings(_Group):
     """How candidates are taken in."""
 
     near_duplicates: NearDuplicates = Field(
-        "flag", description="Whether pictures that are nearly there already are taken."
+        "flag",
+        description="Whether pictures that are nearly there already are taken; curate dedup finds "
+        "those of downloads unless they are to be rejected.",
     )
     licences: tuple[str, ...] = Field(
         (),

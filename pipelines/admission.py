@@ -137,6 +137,7 @@ class Admission:
                 decided.refused.append(item)
                 continue
             key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
+            looked_at = bool(item.image["perceptual_hash"])
             if key in first_places:
                 decided.copies.append(item)
                 decided.places.append((key, item))
@@ -145,14 +146,15 @@ class Admission:
                 else:
                     detail = f"the same bytes as {first_places[key][1]}"
                     decided.refuse(item, "duplicate-exact", detail)
-            elif twin in pixels:
+            elif looked_at and twin in pixels:
                 detail = f"the same pixels as candidate {pixels[twin]}"
                 decided.refuse(item, "duplicate-pixels", detail)
-            elif (near := self._nearest(item)) and self._reject_near:
+            elif (near := self._nearest(item) if looked_at else None) and self._reject_near:
                 detail = f"nearly the same picture as candidate {near}"
                 decided.refuse(item, "duplicate-near", detail)
             else:
-                self._index(item.wnid).add(key, _hash_of(item))
+                if looked_at:
+                    self._index(item.wnid).add(key, _hash_of(item))
                 decided.accepted[key] = (item, near)
                 decided.places.append((key, item))
                 pixels[twin] = key

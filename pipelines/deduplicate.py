@@ -23,11 +23,12 @@ from curate.images.clusters import clusters, nearest
 from curate.images.hash_sets import same_digests
 from curate.images.hashing import NEAR_DISTANCE
 from curate.images.near import FARTHEST
-from curate.progress import Stop, progress, stop_on_interrupt
+from curate.progress import Stop, progress, say, stop_on_interrupt
 from pipelines.confirming import Confirmer
 from pipelines.duplicates import Candidates, Deduplicated, Found
 from pipelines.pairs import write_pairs
 from pipelines.picture_sets import PictureSet, read_set
+from pipelines.quality import measure_missing
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ def deduplicate(
     if not 0 <= within <= FARTHEST:
         raise UsageError(f"--distance must be 0 to {FARTHEST} bits, not {within}")
     with workspace.held("collect"):
+        unseen = measure_missing(workspace, unhashed=True)
+        if unseen:
+            say(f"{unseen:,} images are not compared: their stored files are bad")
         candidates = Candidates(workspace)
         found = Found(candidates)
         with stop_on_interrupt() as stop:

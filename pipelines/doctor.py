@@ -153,16 +153,31 @@ def _images(workspace: Workspace, repair: bool) -> list[Problem]:
                 problems.append(_unnamed(path, repair))
                 path = _next(stored)
             if path != expected:
-                problems.append(Problem("image-missing", sha256, "collect its folder again"))
+                problems.append(_bad_image(workspace, "image-missing", sha256, repair))
             else:
                 if not workspace.store.holds(sha256, extension):
-                    problems.append(Problem("image-altered", sha256, "collect its folder again"))
+                    problems.append(_bad_image(workspace, "image-altered", sha256, repair))
                 path = _next(stored)
             bar.advance()
     while path is not None:
         problems.append(_unnamed(path, repair))
         path = _next(stored)
     return problems
+
+
+def _bad_image(workspace: Workspace, kind: str, sha256: str, repair: bool) -> Problem:
+    """A stored image is lost or altered; what was downloaded can be downloaded anew."""
+    with workspace.catalogue.read() as connection:
+        arrived = hits.addresses_of(connection, [sha256]).get(sha256, [])
+    sources = sorted({row["source"] for row in arrived if row["state"] == "downloaded"})
+    if not sources:
+        return Problem(kind, sha256, "collect its folder again")
+    again = f"collect from {' and '.join(sources)} again: it is downloaded anew"
+    if not repair:
+        return Problem(kind, sha256, f"run with --repair, then {again}")
+    with workspace.catalogue.write() as connection:
+        hits.fetch_anew(connection, sha256)
+    return Problem(kind, sha256, again)
 
 
 def _named(workspace: Workspace) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ from curate.filtration.rules import make_rule
 from curate.progress import progress, say, stop_on_interrupt
 from pipelines.engines import run_here, usable_cores
 from pipelines.provenance import made_by
-from pipelines.quality import Flags, candidate_flags
+from pipelines.quality import Flags, candidate_flags, measure_missing, measure_some
 from pipelines.runs import finished_run, scores_path, shortlist_flags, shortlist_text
 from pipelines.workspace import Workspace, check_label_space
 
@@ -128,10 +128,11 @@ class _Candidates:
         set_aside: Counter[str] = Counter()
         digest = hashlib.sha256()
         settings = workspace.settings.filter
+        by_quality = bool(settings.without) or settings.cap_order == "quality"
+        if by_quality:
+            measure_missing(workspace)
         with workspace.catalogue.read() as connection:
-            flags: Flags = {}
-            if settings.without or settings.cap_order == "quality":
-                flags = candidate_flags(workspace, connection)
+            flags: Flags = candidate_flags(workspace, connection) if by_quality else {}
             for key, number in judging.candidate_keys(connection, wnids):
                 unwanted = [flag for flag in flags.get(number, ()) if flag in settings.without]
                 if unwanted:
@@ -520,8 +521,13 @@ class FilterRun:
             summary["failed_list"] = f"runs/{self.id}/failed.csv"
         else:
             (self.folder / "failed.csv").unlink(missing_ok=True)
+        places = [survivor.arrival for survivor in listed]
+        with self.workspace.catalogue.read() as connection:
+            files = twins.stored_files(connection, places)
+        # People shall see the flags of what stands on the shortlist.
+        measure_some(self.workspace, sorted({sha256 for sha256, _ in files.values()}))
         with self.workspace.catalogue.write() as connection:
-            judging.set_places(connection, self.id, [survivor.arrival for survivor in listed])
+            judging.set_places(connection, self.id, places)
             rows = judging.shortlist(connection, self.id)
             flags = shortlist_flags(self.workspace, rows)
             text = shortlist_text(rows, self.workspace.label_space, flags, "csv")

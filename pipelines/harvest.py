@@ -31,7 +31,7 @@ from curate.files import (
 from curate.licences import parse
 from curate.progress import Bar, Stop, progress, say, stop_on_interrupt
 from curate.sources.download import Failed, Fetched
-from curate.sources.protocol import Hit, Source
+from curate.sources.protocol import Hit, Source, clean
 from curate.sources.states import state_of
 from pipelines.admission import Admission, Decided, Labels, Ready
 from pipelines.collect import Collected, list_refusals, tally
@@ -39,7 +39,7 @@ from pipelines.feeding import Feed
 from pipelines.network import REMOTE_SOURCES, Network
 from pipelines.placeholders import remove_withdrawn, withdraw_placeholders
 from pipelines.policy import Policy
-from pipelines.reading import KnownImages, image_row
+from pipelines.reading import KnownImages, examined_row, image_row
 from pipelines.searching import Ask, Searcher, Searches
 from pipelines.workspace import Workspace
 
@@ -105,6 +105,8 @@ class Harvest:
             self._scope = hits.of_searches(self._searches.ids)
         self._admission = Admission(workspace, self)
         self._known = KnownImages(workspace)
+        # Else `curate dedup` finds near duplicates: looking costs more than downloading.
+        self._looks_at_once = workspace.settings.collect.near_duplicates == "reject"
         self._results: list[Fetched[Row] | Failed] = []
         self._flushed = self._remembered = time.monotonic()
         self._feed = Feed(workspace, lambda: self.scope)
@@ -201,8 +203,10 @@ class Harvest:
             ImageRefused: the image cannot be used.
         """
         row = self._known.row(sha256)
-        if row is None:
+        if row is None and self._looks_at_once:
             row = image_row(self.workspace, path.read_bytes(), sha256, None)
+        elif row is None:
+            row = examined_row(self.workspace, path.read_bytes(), sha256)
         return {name: value for name, value in row.items() if name != "taken_in"}
 
     def _flush(self, bar: Bar, *, force: bool = False) -> None:
@@ -241,8 +245,8 @@ class Harvest:
             "sha256": result.sha256,
             "image": result.outcome,
             "final_url": result.url,
-            "etag": result.etag,
-            "last_modified": result.last_modified,
+            "etag": clean(result.etag, 200),
+            "last_modified": clean(result.last_modified, 200),
         }
 
     def _staged(self, sha256: str) -> Path:

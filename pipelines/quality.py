@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -12,9 +13,10 @@ from curate.catalog import qualities
 from curate.choices import QUALITY_FLAGS
 from curate.errors import ImageRefused
 from curate.images.decode import decode_trusted
-from curate.images.quality import Quality, flags, measure
+from curate.images.quality import Quality, flags
 from curate.progress import progress
 from pipelines.engines import usable_cores
+from pipelines.reading import looks_of
 from pipelines.workspace import Workspace
 
 #: The flags of candidates by id. One that is not there has none, or was never measured.
@@ -45,47 +47,66 @@ def flag_counts(workspace: Workspace, connection: Connection) -> dict[str, int]:
 
 
 def count_unmeasured(workspace: Workspace) -> int:
-    """How many images were taken in without measuring their quality, or before a new measure."""
+    """How many images nobody has looked at: downloads, and those of versions that measured less."""
     return sum(len(page) for page in _unmeasured(workspace))
 
 
-def measure_missing(workspace: Workspace) -> int:
-    """Measure these images from the store.
+def measure_missing(workspace: Workspace, *, unhashed: bool = False) -> int:
+    """Look at these images in the store: hash what they look like, and measure their quality.
+
+    Args:
+        workspace: the workspace.
+        unhashed: only those without hashes of what they look like.
 
     Returns:
         How many are left because their stored files are bad.
     """
+    total = sum(len(page) for page in _unmeasured(workspace, unhashed))
     left = 0
-    total = count_unmeasured(workspace)
-    with ThreadPoolExecutor(usable_cores()) as pool, progress("measure", total) as bar:
-        for page in _unmeasured(workspace):
-            found = pool.map(lambda image: _measured(workspace, *image), page)
-            known = {
-                sha256: quality.to_dict()
-                for (sha256, _), quality in zip(page, found, strict=True)
-                if quality is not None
-            }
-            with workspace.catalogue.write() as connection:
-                qualities.set_measured(connection, known)
-            left += len(page) - len(known)
+    with ThreadPoolExecutor(usable_cores()) as pool, progress("look", total) as bar:
+        for page in _unmeasured(workspace, unhashed) if total else ():
+            left += _measure(workspace, pool, page)
             bar.advance(len(page))
     return left
 
 
-def _measured(workspace: Workspace, sha256: str, extension: str) -> Quality | None:
+def measure_some(workspace: Workspace, sha256s: Sequence[str]) -> None:
+    """Look at some images, as far as nobody has."""
+    with workspace.catalogue.read() as connection:
+        told = qualities.of_images(connection, sha256s)
+    missing = [(sha256, ext) for sha256, ext, known in told if Quality.from_dict(known) is None]
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        for start in range(0, len(missing), _PAGE):
+            _measure(workspace, pool, missing[start : start + _PAGE])
+
+
+def _measure(
+    workspace: Workspace, pool: ThreadPoolExecutor, page: Sequence[tuple[str, str]]
+) -> int:
+    """Look at some images; gives how many could not be looked at."""
+    found = pool.map(lambda image: _looks(workspace, *image), page)
+    known = {
+        sha256: looks for (sha256, _), looks in zip(page, found, strict=True) if looks is not None
+    }
+    with workspace.catalogue.write() as connection:
+        qualities.set_looks(connection, known)
+    return len(page) - len(known)
+
+
+def _looks(workspace: Workspace, sha256: str, extension: str) -> dict[str, Any] | None:
     try:
         data = workspace.store.read(sha256, extension)
-        return measure(decode_trusted(data, workspace.settings.images))
+        return looks_of(decode_trusted(data, workspace.settings.images))
     except ImageRefused:
         return None
 
 
-def _unmeasured(workspace: Workspace) -> Iterator[list[tuple[str, str]]]:
-    """The images without measurements, a page at a time."""
+def _unmeasured(workspace: Workspace, unhashed: bool = False) -> Iterator[list[tuple[str, str]]]:
+    """The images that nobody has looked at, a page at a time."""
     last = ""
     while True:
         with workspace.catalogue.read() as connection:
-            page = qualities.of_images_after(connection, last, _PAGE)
+            page = qualities.of_images_after(connection, last, _PAGE, unhashed=unhashed)
         if not page:
             return
         last = page[-1][0]

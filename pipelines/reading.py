@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.catalog import intake
 from curate.catalog.tables import now
-from curate.images.decode import decode
+from curate.images.decode import ImageInfo, decode, examine
 from curate.images.hashing import perceptual_hash, pixel_sha256
 from curate.images.quality import measure
 from pipelines.workspace import Workspace
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 class KnownImages:
@@ -57,6 +60,35 @@ def image_row(workspace: Workspace, data: bytes, sha256: str, name: str | None) 
         ImageRefused: the image cannot be used.
     """
     image, info = decode(data, workspace.settings.images, name)
+    return _row(info, data, sha256, looks_of(image))
+
+
+def examined_row(workspace: Workspace, data: bytes, sha256: str) -> dict[str, Any]:
+    """Check an image; what it looks like is left for those who need it (see `looks_of`).
+
+    Raises:
+        ImageRefused: the image cannot be used, for the reasons that `image_row` gives.
+    """
+    return _row(examine(data, workspace.settings.images), data, sha256, _NO_LOOKS)
+
+
+def looks_of(image: Image.Image) -> dict[str, Any]:
+    """What a picture looks like, for its row: hashes of its pixels and shapes, and its quality.
+
+    Args:
+        image: upright, of mode RGB.
+    """
+    return {
+        "pixel_sha256": pixel_sha256(image),
+        "perceptual_hash": str(perceptual_hash(image)),
+        "quality": measure(image).to_dict(),
+    }
+
+
+_NO_LOOKS: dict[str, Any] = {"pixel_sha256": "", "perceptual_hash": "", "quality": None}
+
+
+def _row(info: ImageInfo, data: bytes, sha256: str, looks: dict[str, Any]) -> dict[str, Any]:
     return {
         "sha256": sha256,
         "extension": info.extension,
@@ -66,8 +98,6 @@ def image_row(workspace: Workspace, data: bytes, sha256: str, name: str | None) 
         "width": info.width,
         "height": info.height,
         "notes": list(info.notes),
-        "pixel_sha256": pixel_sha256(image),
-        "perceptual_hash": str(perceptual_hash(image)),
-        "quality": measure(image).to_dict(),
+        **looks,
         "taken_in": now(),
     }

@@ -105,7 +105,9 @@ class Searches:
         The caller records each step before it asks for the next one.
         """
         for ask, row in self._open:
-            ended = row["done"] and not self._refresh
+            # Lists cost nothing to read again, and tell which hits are theirs: other lists may have
+            # named the same ones since.
+            ended = row["done"] and not self._refresh and ask.text
             if ended or self._missing(ask.wnid) == 0:
                 continue
             try:
@@ -123,7 +125,9 @@ class Searches:
 
     def _search(self, source: Source, ask: Ask, row: RowMapping) -> Iterator[Step]:
         options = tuple((name, str(value)) for name, value in ask.options.items())
-        query = Query(ask.wnid, ask.text, self._policy.sent, row["cursor"], options)
+        anew = row["done"] and not ask.text
+        cursor = None if anew else row["cursor"]
+        query = Query(ask.wnid, ask.text, self._policy.sent, cursor, options)
         found = source.search(query)
         while (missing := self._missing(ask.wnid)) != 0:
             step = Step(row["id"], ask, [])

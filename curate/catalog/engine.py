@@ -87,8 +87,11 @@ def _one_line() -> Iterator[None]:
             raise StorageError(
                 "the disk is full while writing the catalogue; free some space and run again"
             ) from error
-        if "readonly" in reason:
-            raise StorageError("the catalogue cannot be written: it is read-only") from error
+        if "readonly" in reason or "unable to open" in reason:
+            raise StorageError(
+                "the catalogue cannot be written: the disk is read-only, or its files belong to "
+                "another user"
+            ) from error
         raise StorageError(f"the catalogue cannot be used: {reason}") from error
     except IntegrityError as error:
         raise StorageError(f"the catalogue contradicts itself: {error.orig}") from error

@@ -261,12 +261,21 @@ def forget_pauses(connection: Connection, scope: Scope) -> None:
     )
 
 
+def fetch_anew(connection: Connection, sha256: str) -> None:
+    """Let the hits that brought an image, which is lost since, wait for their download again."""
+    connection.execute(
+        update(hits)
+        .where(hits.c.sha256 == sha256, hits.c.state == "downloaded")
+        .values(state="waiting", next_try=None, image=null(), updated=now())
+    )
+
+
 def addresses_of(connection: Connection, sha256s: Sequence[str]) -> dict[str, list[RowMapping]]:
-    """The hits that brought an image: id, state and url, in the order of arrival."""
+    """The hits that brought an image: id, source, state and url, in the order of arrival."""
     found: dict[str, list[RowMapping]] = {}
     for some in pieces(sha256s):
         query = (
-            select(hits.c.sha256, hits.c.id, hits.c.state, hits.c.url)
+            select(hits.c.sha256, hits.c.id, hits.c.source, hits.c.state, hits.c.url)
             .where(hits.c.sha256.in_(some))
             .order_by(hits.c.id)
         )

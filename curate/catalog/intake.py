@@ -67,7 +67,7 @@ def candidates_with_pixels(
 ) -> dict[tuple[str, str], str]:
     """(pixel hash, wnid) to the key of the first candidate with these pixels."""
     found: dict[tuple[str, str], str] = {}
-    for some in pieces(pixel_hashes):
+    for some in pieces([told for told in pixel_hashes if told]):
         query = (
             select(images.c.pixel_sha256, candidates.c.wnid, candidates.c.key)
             .join(candidates, candidates.c.sha256 == images.c.sha256)
@@ -80,11 +80,14 @@ def candidates_with_pixels(
 
 
 def perceptual_hashes(connection: Connection, wnid: str) -> Iterator[tuple[str, str]]:
-    """(candidate key, perceptual hash) of a class's candidates in the order of arrival."""
+    """(candidate key, perceptual hash) of a class's candidates in the order of arrival.
+
+    Those that were not looked at yet are left out.
+    """
     query = (
         select(candidates.c.key, images.c.perceptual_hash)
         .join(images, images.c.sha256 == candidates.c.sha256)
-        .where(candidates.c.wnid == wnid)
+        .where(candidates.c.wnid == wnid, images.c.perceptual_hash != "")
         .order_by(candidates.c.id)
     )
     for row in connection.execute(query):

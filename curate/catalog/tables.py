@@ -53,9 +53,11 @@ images = Table(
     Column("width", Integer, nullable=False),
     Column("height", Integer, nullable=False),
     Column("notes", JSON, nullable=False),
+    # These two are empty, and the measurements None, until somebody needs them: downloads are
+    # looked at by a later stage.
     Column("pixel_sha256", String(64), nullable=False, index=True),
     Column("perceptual_hash", String(32), nullable=False),
-    # measurements of the picture by name; empty for images of the first versions
+    # measurements of the picture by name
     Column("quality", JSON),
     Column("taken_in", DateTime, nullable=False),
 )

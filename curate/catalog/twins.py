@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def ranked(connection: Connection) -> Iterator[RowMapping]:
-    """Every candidate with its hashes, the best picture first.
+    """Every candidate that has hashes, the best picture first.
 
     The larger picture is the better one, then the larger file, then the lower key: an order that
     depends on content alone.
@@ -29,6 +29,7 @@ def ranked(connection: Connection) -> Iterator[RowMapping]:
             images.c.perceptual_hash,
         )
         .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(images.c.perceptual_hash != "")
         .order_by(
             (images.c.width * images.c.height).desc(), images.c.bytes.desc(), candidates.c.key
         )

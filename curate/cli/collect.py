@@ -70,7 +70,8 @@ _NearDuplicates = Annotated[
     typer.Option(
         "--near-duplicates",
         help="Pictures that are nearly there already: flag takes them and notes it, reject "
-        "refuses them. Example: --near-duplicates reject. Default: the setting (flag).",
+        "refuses them; downloads are compared by curate dedup unless refused here. Example: "
+        "--near-duplicates reject. Default: the setting (flag).",
         show_default=False,
     ),
 ]

@@ -18,6 +18,9 @@ __all__ = ["CLASS_MAP_COLUMNS", "PRESETS", "LabelClass", "LabelSpace", "load_lab
 #: The header of a class map, see `LabelSpace.to_rows`.
 CLASS_MAP_COLUMNS = ("wnid", "name", "column")
 
+#: Most characters of a file of class arguments.
+_LONGEST_LIST = 10_000_000
+
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -272,7 +275,10 @@ def _preset(name: str) -> LabelSpace:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file that say something, with their numbers."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as stream:
+            text = stream.read(_LONGEST_LIST + 1)
+        if len(text) > _LONGEST_LIST:
+            raise UsageError(f"the class list {printable(path)} is too long for one")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UsageError(f"cannot read the class list {printable(path)}: {reason}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from sqlalchemy import select
 
 from curate.catalog.tables import candidates, hits, images, origins
@@ -23,9 +25,11 @@ from curate.sources.download import Downloader
 from curate.sources.states import is_state
 from pipelines.admission import Labels
 from pipelines.collect import Collected
+from pipelines.deduplicate import deduplicate
 from pipelines.doctor import examine
 from pipelines.network import Network, source_module
 from pipelines.public import collect_urls
+from pipelines.quality import count_unmeasured
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.pipelines.lists import HASTE, PhotoList, awkward_list, distinct_photos
@@ -340,6 +344,86 @@ def test_a_list_that_changed_takes_its_open_hits_along(
     assert (again.found, again.known, again.failed) == (5, 4, {"http_404": 1})
     os.utime(listed.path, (2, 2))
     assert collect_urls(workspace, listed.path, retry_failed="").found == 1
+
+
+def twins_list(server: LoopbackServer, path: Path, photo: Path) -> PhotoList:
+    """One photo in three forms: its bytes, the same pixels as PNG, and smaller."""
+    listed = PhotoList(path)
+    with Image.open(photo) as opened:
+        picture = opened.convert("RGB")
+    small = picture.resize((picture.width * 2 // 3, picture.height * 2 // 3))
+    listed.add(server.serve("/0.jpg", photo.read_bytes()))
+    for name, image, form in (("1.png", picture, "PNG"), ("2.jpg", small, "JPEG")):
+        stream = io.BytesIO()
+        image.save(stream, form)
+        listed.add(server.serve(f"/{name}", stream.getvalue()))
+    return listed
+
+
+def test_downloads_are_looked_at_by_the_stage_that_needs_it(
+    tmp_path: Path, server: LoopbackServer, package_photos: list[tuple[Path, int]]
+) -> None:
+    listed = twins_list(server, tmp_path / "list.csv", package_photos[0][0])
+    workspace = workspace_at(tmp_path / "workspace", server)
+    assert collect_urls(workspace, listed.path).new == 3
+    assert count_unmeasured(workspace) == 3
+    found = deduplicate(workspace)
+    assert (found.checked, found.exact, found.near, found.kept) == (3, 1, 1, 1)
+    assert count_unmeasured(workspace) == 0
+
+
+def test_near_duplicates_are_refused_as_they_come_in_where_that_is_asked_for(
+    tmp_path: Path, server: LoopbackServer, package_photos: list[tuple[Path, int]]
+) -> None:
+    listed = twins_list(server, tmp_path / "list.csv", package_photos[0][0])
+    strict = {"collect.near_duplicates": "reject"}
+    workspace = workspace_at(tmp_path / "workspace", server, **strict)
+    collected = collect_urls(workspace, listed.path)
+    assert (collected.new, collected.rejected) == (1, {"duplicate": 2})
+    assert count_unmeasured(workspace) == 0
+    assert_whole(workspace)
+
+
+def test_lists_that_share_rows_count_them_each_time(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    one, other = PhotoList(tmp_path / "one.csv"), PhotoList(tmp_path / "other.csv")
+    for number in range(3):
+        url = server.serve(f"/{number}.jpg", photos[number])
+        one.add(url)
+        if number:
+            other.add(url)
+    workspace = workspace_at(tmp_path / "workspace", server)
+    told = [collect_urls(workspace, listed.path) for listed in (one, other, one, other)]
+    assert [(one.found, one.new, one.known) for one in told] == [
+        (3, 3, 0),
+        (2, 0, 2),
+        (3, 0, 3),
+        (2, 0, 2),
+    ]
+
+
+def test_an_image_that_the_store_lost_is_downloaded_again_after_a_repair(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    for number in range(3):
+        listed.add(server.serve(f"/{number}.jpg", photos[number]))
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path)
+    # The repair looks at images that nobody has looked at.
+    before = content(workspace)[1:]
+    (_, lost), (_, altered), _ = workspace.store
+    lost.unlink()
+    altered.write_bytes(b"something else")
+    problems = examine(workspace, repair=True)["problems"]
+    assert sorted(p["kind"] for p in problems) == ["image-altered", "image-missing"]
+    assert all("collect from urls again" in p["advice"] for p in problems)
+    collected = collect_urls(workspace, listed.path)
+    assert (collected.new, collected.known) == (0, 3)
+    assert server.hits() == 2 + 3 + 2
+    assert content(workspace)[1:] == before
+    assert_whole(workspace)
 
 
 def forget(workspace: Workspace, state: str) -> None:

@@ -141,10 +141,18 @@ def test_runs_that_leave_out_the_same_for_other_reasons_share_scores(root: Path)
     assert swapped == first
 
 
-def test_what_was_never_measured_has_no_flag_and_is_left_out_of_nothing(root: Path) -> None:
-    workspace = open_workspace(root, {"filter.without": QUALITY_FLAGS})
+def test_what_nobody_has_looked_at_is_measured_where_its_flags_decide(root: Path) -> None:
+    workspace = open_workspace(root, {"filter.without": ("blurred", "dark")})
     forget_quality(workspace)
-    assert run_filter(workspace)["candidates"] == 10
+    assert run_filter(workspace)["candidates"] == 7
+    assert count_unmeasured(workspace) == 0
+
+
+def test_what_stands_on_the_shortlist_is_measured(root: Path) -> None:
+    workspace = open_workspace(root)
+    forget_quality(workspace)
+    listed = run_filter(workspace)["shortlisted"]
+    assert count_unmeasured(workspace) == 10 - listed
 
 
 def test_nothing_left_is_said_in_one_line(root: Path) -> None:
