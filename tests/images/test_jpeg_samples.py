@@ -91,7 +91,7 @@ def test_the_upper_halves_settle_nearly_all_sound_photos(
     assert settled >= 18
 
 
-def test_a_mean_without_halves_is_not_settled_where_samples_are_clamped(
+def test_a_mean_without_halves_is_never_settled_by_them(
     package_photos: list[tuple[Path, int]],
 ) -> None:
     with Image.open(package_photos[0][0]) as image:
