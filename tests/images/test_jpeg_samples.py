@@ -91,7 +91,7 @@ def test_the_upper_halves_settle_nearly_all_sound_photos(
     assert settled >= 18
 
 
-def test_a_mean_without_halves_is_never_settled_by_them(
+def test_a_mean_without_halves_is_settled_by_them_only_if_nothing_is_clamped(
     package_photos: list[tuple[Path, int]],
 ) -> None:
     with Image.open(package_photos[0][0]) as image:
@@ -99,6 +99,13 @@ def test_a_mean_without_halves_is_never_settled_by_them(
     assert decoded is not None
     assert decoded[2][0, 0] == 1
     assert not jpeg_samples.upper_halves_suffice(*decoded[1:])
+    with Image.open(package_photos[0][0]) as image:
+        pale = image.convert("RGB").point(lambda value: 50 + value * 0.6)
+    inside = halves(save(pale, "JPEG", quality=98))
+    assert inside is not None
+    assert inside[1].min() > 0
+    assert inside[1].max() < 255
+    assert jpeg_samples.upper_halves_suffice(*inside[1:])
 
 
 def test_steps_of_zero_and_pictures_below_a_block_divide_by_nothing() -> None:
