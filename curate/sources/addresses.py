@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import quote, urljoin
@@ -134,6 +135,7 @@ class Url:
             raise FetchFailed("bad_url", "a redirect to what is no address") from None
 
 
+@lru_cache(maxsize=4096)
 def parse_url(text: str) -> Url:
     """Read an address as somebody wrote it.
 
