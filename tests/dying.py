@@ -95,7 +95,7 @@ def plant_search_ahead(between: Callable[[], None]) -> None:
 
     def ahead(self: Searches, step: Step) -> bool:
         with self._workspace.catalogue.write() as connection:
-            hits.set_search(connection, step.search_id, step.hits[-1].cursor, done=step.done)
+            hits.set_search(connection, step.search_id, step.hits[-1].cursor)
         between()
         return record(self, step)
 
