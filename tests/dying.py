@@ -95,7 +95,9 @@ def plant_search_ahead(between: Callable[[], None]) -> None:
 
     def ahead(self: Searches, step: Step) -> bool:
         with self._workspace.catalogue.write() as connection:
-            hits.set_search(connection, step.search_id, step.hits[-1].cursor)
+            # A list that is done is read again, and so would lose nothing.
+            done = step.done and bool(step.ask.text)
+            hits.set_search(connection, step.search_id, step.hits[-1].cursor, done=done)
         between()
         return record(self, step)
 
