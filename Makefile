@@ -28,6 +28,8 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/filter.py
 	$(BIN)/python benchmarks/filter.py --mix 0.11
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/dedup.py
+	$(BIN)/python benchmarks/download.py
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
