@@ -30,7 +30,9 @@ from curate.files import (
 )
 from curate.licences import parse
 from curate.progress import Bar, Stop, progress, say, stop_on_interrupt
+from curate.sources.addresses import parse_allow_host, parse_url
 from curate.sources.download import Failed, Fetched
+from curate.sources.failures import FetchFailed
 from curate.sources.protocol import Hit, Source, clean
 from curate.sources.states import state_of
 from pipelines.admission import Admission, Decided, Labels, Ready
@@ -148,7 +150,9 @@ class Harvest:
             # The allow-list may have changed since they were found.
             licences = hits.open_licences(connection, self.scope)
             refused = [one for one in licences if not self._plan.policy.allows(parse(one))]
-            hits.refuse_licences(connection, self.scope, refused)
+            number = hits.refuse_licences(connection, self.scope, refused)
+            self._ended.update({"licence": number} if number else {})
+            self._allow_hosts(connection)
         self._remove_unnamed()
         self._miss_files()
         with (
@@ -164,6 +168,19 @@ class Harvest:
             told = f"stopped with {self.collected.new:,} new candidates; run again to go on"
             raise Interrupted(told)
         return self.collected
+
+    def _allow_hosts(self, connection: Connection) -> None:
+        """Let hits wait again whose host has been exempted from the rules on addresses since."""
+        allowed = [parse_allow_host(t) for t in self.workspace.settings.network.allow_hosts]
+        if not allowed or self._retries:
+            return
+        again = []
+        for number, text in hits.addresses_in(connection, self.scope, "forbidden_address"):
+            with suppress(FetchFailed):
+                url = parse_url(text)
+                if any(one.exempts(url.host, url.port) for one in allowed):
+                    again.append({"id": number, "state": "waiting", "detail": ""})
+        hits.change_hits(connection, again)
 
     def _work(self, stop: Stop, bar: Bar) -> None:
         source = None if self._retries else self._plan.source
@@ -367,8 +384,8 @@ class Harvest:
                 tally(collected, state, number)
         if collected.waiting and again is not None:
             say(
-                f"{collected.waiting:,} photos wait for hosts that asked for a pause; run the same "
-                f"command again after {again:%Y-%m-%d %H:%M:%S} UTC"
+                f"{collected.waiting:,} photos wait: their hosts asked for a pause or did not "
+                f"answer; run the same command again after {again:%Y-%m-%d %H:%M:%S} UTC"
             )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from curate.catalog import facts, hits, intake
 from curate.errors import BusyError, ImageRefused
+from curate.progress import say
 from curate.sources.protocol import LOCAL_SOURCES
 from pipelines.admission import Ready, Refused
 from pipelines.workspace import Workspace
@@ -52,7 +53,11 @@ def withdraw_placeholders(
             if host is None and not any(row["state"] == "placeholder" for row in rows):
                 result.append(item)
                 continue
-            told = f"under {many} addresses of {host}" if host else "as a placeholder before"
+            told = (
+                f"under {many} addresses of {host} (collect.placeholder_urls)"
+                if host
+                else "as a placeholder before"
+            )
             suspects[sha256] = f"one picture that arrived {told}"
         refusal = ImageRefused("placeholder", suspects[sha256])
         result.append(Refused(item.hit, refusal, item.number))
@@ -63,8 +68,9 @@ def withdraw_placeholders(
             workspace.held("filter"),
             workspace.catalogue.write() as connection,
         ):
-            for sha256, detail in suspects.items():
-                _withdraw(connection, sha256, detail)
+            withdrawn = sum(_withdraw(connection, *suspect) for suspect in suspects.items())
+            if withdrawn:
+                say(f"{withdrawn} candidates are taken back: their pictures are placeholders")
         # In this batch, too, the ones before the one too many are placeholders.
         result = [
             Refused(item.hit, ImageRefused("placeholder", suspects[sha]), item.number)
@@ -94,9 +100,9 @@ def remove_withdrawn(workspace: Workspace) -> None:
             facts.forget(connection, _WITHDRAWN)
 
 
-def _withdraw(connection: Connection, sha256: str, detail: str) -> None:
+def _withdraw(connection: Connection, sha256: str, detail: str) -> bool:
     if not intake.withdraw_image(connection, sha256, LOCAL_SOURCES):
-        return
+        return False
     facts.remember(connection, _WITHDRAWN, "images")
     rows = hits.addresses_of(connection, [sha256]).get(sha256, [])
     hits.change_hits(
@@ -107,6 +113,7 @@ def _withdraw(connection: Connection, sha256: str, detail: str) -> None:
             if row["state"] in ("downloaded", "duplicate")
         ],
     )
+    return True
 
 
 def _shared_host(urls: Sequence[str | None], many: int) -> str | None:

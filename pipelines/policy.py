@@ -55,8 +55,10 @@ class Policy:
         """
         if self.allows(licence):
             return
-        told = hit.licence or "none told"
-        raise ImageRefused("licence", f"{licence.name} ({told})" if hit.licence else told)
+        told = f"{licence.name} ({hit.licence})" if hit.licence else "none told"
+        if licence.id.endswith("-unversioned"):
+            told += ": which version? Only one with its version says what is allowed"
+        raise ImageRefused("licence", told)
 
 
 def is_unknown(licence: Licence) -> bool:

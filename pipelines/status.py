@@ -6,7 +6,7 @@ from typing import Any
 
 from curate.catalog import hits, judging, overview, twins
 from curate.choices import STAGES
-from pipelines.quality import flag_counts
+from pipelines.quality import count_unmeasured, flag_counts
 from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
 
@@ -41,7 +41,11 @@ def status(
         refused = overview.refusal_counts(connection)
         sources = hits.counts_by_source(connection)
         dropped = twins.count_dropped(connection)
-        flagged = {"quality": flag_counts(workspace, connection)} if quality else {}
+        flagged: dict[str, Any] = {}
+        if quality:
+            flagged = {"quality": flag_counts(workspace, connection)}
+    if quality:
+        flagged["unmeasured"] = count_unmeasured(workspace)
     space = workspace.label_space
     # A label space that was edited since may lack a class that candidates have.
     known = [wnid for wnid in space.wnids if wnid in by_class]

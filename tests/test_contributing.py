@@ -15,18 +15,6 @@ from tests.running import ROOT
 from tests.sources.answering import AnsweringServer, Reply, client_for, found_in_two_goes
 from tests.sources.servers import Request
 
-_IMPORTS = """
-from __future__ import annotations
-from collections.abc import Iterator, Mapping
-from typing import Any
-from pydantic import ValidationError
-from curate.sources.answers import Record, malformed, understood
-from curate.sources.api import ApiClient
-from curate.sources.hit_parts import unnamed, web_page
-from curate.sources.host_rules import HostRule
-from curate.sources.protocol import Cursor, Hit, Query, Source, clean
-"""
-
 
 class ExampleServer(AnsweringServer):
     def answer(self, asked: Request) -> Reply:
@@ -48,7 +36,7 @@ class ExampleServer(AnsweringServer):
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExampleServer], Source]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "example_source.py").write_text(_IMPORTS + code, encoding="utf-8")
+    (tmp_path / "example_source.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "example_source", raising=False)
     module = importlib.import_module("example_source")

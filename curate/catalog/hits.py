@@ -216,10 +216,15 @@ def open_licences(connection: Connection, scope: Scope) -> list[str]:
     return sorted(connection.scalars(query.distinct()))
 
 
-def refuse_licences(connection: Connection, scope: Scope, licences: Sequence[str]) -> None:
-    """End the hits that have not ended and carry one of some licences in the state "licence"."""
+def refuse_licences(connection: Connection, scope: Scope, licences: Sequence[str]) -> int:
+    """End the hits that have not ended and carry one of some licences in the state "licence".
+
+    Returns:
+        How many there were.
+    """
+    number = 0
     for some in pieces(licences):
-        connection.execute(
+        number += connection.execute(
             update(hits)
             .where(scope, hits.c.state.in_(("waiting", "fetched")), hits.c.licence.in_(some))
             .values(
@@ -229,7 +234,15 @@ def refuse_licences(connection: Connection, scope: Scope, licences: Sequence[str
                 next_try=None,
                 updated=now(),
             )
-        )
+        ).rowcount
+    return number
+
+
+def addresses_in(connection: Connection, scope: Scope, state: str) -> Iterator[tuple[int, str]]:
+    """(id, address) of the hits in a state."""
+    query = select(hits.c.id, hits.c.url).where(scope, hits.c.state == state)
+    for row in connection.execution_options(yield_per=1000).execute(query):
+        yield row.id, row.url or ""
 
 
 def unknown_labels(connection: Connection, scope: Scope) -> list[str]:
@@ -285,14 +298,17 @@ def addresses_of(connection: Connection, sha256s: Sequence[str]) -> dict[str, li
 
 
 def unsettled(connection: Connection) -> Iterator[RowMapping]:
-    """Hits that ended without a candidate, in the order of arrival, for people to look at.
+    """Hits that ended without a candidate or wait for their host, in the order of arrival.
 
     Columns: source, locator, label, reason (the state), detail and url.
     """
     named = (hits.c.source, hits.c.locator, hits.c.label, hits.c.state.label("reason"))
     query = (
         select(*named, hits.c.detail, hits.c.url)
-        .where(hits.c.state.not_in(("downloaded", "fetched", "waiting")))
+        .where(
+            hits.c.state.not_in(("downloaded", "fetched", "waiting"))
+            | ((hits.c.state == "waiting") & hits.c.next_try.is_not(None))
+        )
         .order_by(hits.c.id)
     )
     for row in connection.execution_options(yield_per=1000).execute(query):

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 _ALL = "all"
 
 _SEARCHED = {
-    "inaturalist": "Search iNaturalist for the taxa of classes, and download the photos.",
-    "flickr": "Search Flickr, and download the photos; needs a key in FLICKR_API_KEY.",
+    "inaturalist": "Search iNaturalist for the taxa of classes, and download the photos. Options: "
+    "quality_grade (research), size (large), captive, place_id, d1, d2 and others.",
+    "flickr": "Search Flickr, and download the photos; needs a key in FLICKR_API_KEY. Options: "
+    "size (large), tags, min_upload_date, max_upload_date and others.",
     "openverse": "Search Openverse, and download the photos; OPENVERSE_CLIENT_ID and "
-    "OPENVERSE_CLIENT_SECRET, where set, widen its limits.",
-    "wikimedia": "Search Wikimedia Commons, and download the photos.",
+    "OPENVERSE_CLIENT_SECRET, where set, widen its limits. Options: category (photograph), size, "
+    "source, aspect_ratio and others.",
+    "wikimedia": "Search Wikimedia Commons, and download the photos. Options: width (960), "
+    "depth (2).",
     "duckduckgo": "Search DuckDuckGo's images, whose licences nobody tells; off until "
-    "sources.duckduckgo is set, and it needs --allow-unknown-licence.",
+    "sources.duckduckgo is set, and it needs --allow-unknown-licence. Options: region, safe.",
 }
 
 
@@ -251,8 +255,8 @@ def _search_command(name: str) -> Callable[..., None]:
             typer.Option(
                 "--option",
                 metavar="NAME=VALUE",
-                help="What else the source is asked, in its own words; repeatable. Example: "
-                "--option min_upload_date=2020-01-01. Default: see docs/collecting.md.",
+                help="What else the source is asked, in its own words, which the text above names; "
+                "repeatable. Example: --option size=large. Default: none.",
                 show_default=False,
             ),
         ] = None,
@@ -330,6 +334,15 @@ def _tell(opened: Workspace, collected: Collected, strict: bool) -> None:
         text += f", {collected.waiting:,} waiting"
     if (refused or failed) and collected.list:
         text += f"; see {collected.list}"
+    if "licence" in collected.rejected:
+        text += (
+            "\nlicence: only photos that may be passed on are taken; --allow-unknown-licence also "
+            "takes those whose licence nobody tells"
+        )
+    if "forbidden_address" in collected.rejected:
+        text += "\nforbidden_address: --allow-host HOST:PORT exempts a host of your own"
+    if failed:
+        text += "\nwhat failed is tried again with --retry-failed"
     if collected.near_duplicates:
         text += f"\n{collected.near_duplicates:,} of the new ones are near-duplicates"
     emit(collected.to_dict(), text)

@@ -61,6 +61,11 @@ def status_(
     if quality:
         flagged = {flag: count for flag, count in summary["quality"].items() if count}
         text += f"\nflagged candidates: {counts(flagged) or 'none'}"
+        if summary["unmeasured"]:
+            text += (
+                f" (and {summary['unmeasured']:,} images that nobody has looked at yet: curate "
+                "dedup or curate doctor --repair does)"
+            )
     if by_class:
         text += "\n\n" + by_class_text(funnel["by_class"])
     emit(summary, text)

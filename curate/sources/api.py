@@ -188,6 +188,11 @@ class ApiClient:
                 asked = self.last_headers.get("Retry-After")
                 again = TryAgain(retry_after(asked, self.last_headers.get("Date")), told)
             except FetchFailed as failure:
+                if failure.state == "dns" and not failure.retryable:
+                    raise SourceError(
+                        f"{self.name} cannot be reached: nobody knows {host}; is this machine "
+                        "online? The same command goes on later"
+                    ) from None
                 if not failure.retryable:
                     raise SourceError(f"{self.name}: {hide(str(failure))}") from None
                 again = TryAgain(failure.retry_after, hide(str(failure)))

@@ -120,9 +120,11 @@ class Asking:
         except FetchFailed as failure:
             item.robots_attempts += 1
             again = failure.retryable and item.robots_attempts < self._settings.tries
+            # What is wrong with the host is not the fault of its robots.txt.
+            of_host = failure.state in ("forbidden_address", "dns", "connection", "tls")
             raise RobotsFailed(
                 failure.state,
-                f"robots.txt: {failure.detail}",
+                failure.detail if of_host else f"robots.txt: {failure.detail}",
                 retry_after=failure.retry_after,
                 retryable=again,
             ) from None

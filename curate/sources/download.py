@@ -198,7 +198,10 @@ class Downloader(Generic[T]):
 
     def _give_up(self, item: Item, until: float) -> None:
         when = naive_utc(until)
-        detail = f"{item.at.host} wants a pause until {when:%Y-%m-%d %H:%M:%S} UTC"
+        detail = (
+            f"{item.at.host} asked for a pause or did not answer; it is left until "
+            f"{when:%Y-%m-%d %H:%M:%S} UTC"
+        )
         self._results.put(Failed(item.wanted, "waiting", detail, item.attempts, when))
 
     def _goes_alone(self, item: Item) -> bool:

@@ -82,11 +82,14 @@ def find_columns(header: Sequence[str], where: str, *, labelled: bool) -> dict[s
                 found[role] = places[0]
                 break
     if "url" not in found:
-        raise UsageError(f"{where}: no column is called url; the header has {_listed(header)}")
+        raise UsageError(
+            f"{where}: no column is called url, image_url or identifier (the first row must name "
+            f"the columns); the header has {_listed(header)}"
+        )
     if labelled and "label" not in found:
         raise UsageError(
-            f"{where}: no column is called label; give one label for all with --label, or add the "
-            f"column; the header has {_listed(header)}"
+            f"{where}: no column is called label, class or wnid; give one label for all with "
+            f"--label, or name the column so; the header has {_listed(header)}"
         )
     return found
 

@@ -384,6 +384,30 @@ def test_near_duplicates_are_refused_as_they_come_in_where_that_is_asked_for(
     assert_whole(workspace)
 
 
+def test_a_host_that_is_exempted_later_is_asked_by_the_same_command(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.serve("/0.jpg", photos[0]))
+    listed.add("http://127.0.0.1:1/0.jpg")
+    workspace = workspace_at(tmp_path / "workspace", server, **{"network.allow_hosts": ()})
+    assert collect_urls(workspace, listed.path).rejected == {"forbidden_address": 2}
+    exempt = workspace.changed({"network.allow_hosts": (server.allow_host,)})
+    assert collect_urls(exempt, listed.path).new == 1
+    assert list(states(workspace).values()) == ["downloaded", "forbidden_address"]
+
+
+def test_trying_again_counts_what_its_licence_keeps_out(
+    tmp_path: Path, server: LoopbackServer, photos: list[bytes]
+) -> None:
+    listed = PhotoList(tmp_path / "list.csv")
+    listed.add(server.url("/gone.jpg"), licence="")
+    workspace = workspace_at(tmp_path / "workspace", server)
+    collect_urls(workspace, listed.path, allow_unknown_licence=True)
+    collected = collect_urls(workspace, listed.path, retry_failed="")
+    assert (collected.found, collected.rejected) == (1, {"licence": 1})
+
+
 def test_lists_that_share_rows_count_them_each_time(
     tmp_path: Path, server: LoopbackServer, photos: list[bytes]
 ) -> None:

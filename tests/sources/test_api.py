@@ -274,7 +274,7 @@ def test_what_says_nothing_of_the_api_leaves_the_count_of_its_failures(
     asking = ApiClient("test", settings, "test/1", manners)
     for _ in range(3):
         manners.tell("nowhere.invalid", failed=True)
-    with pytest.raises(SourceError, match="dns"):
+    with pytest.raises(SourceError, match="is this machine online"):
         asking.get_json("http://nowhere.invalid/")
     assert len(manners.snapshot()["nowhere.invalid"]["failing"]) >= 3
 

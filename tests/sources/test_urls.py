@@ -143,11 +143,14 @@ def test_columns_are_found_by_name(header: str, columns: dict[str, int]) -> None
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("link_to,label", "no column is called url; the header has link_to, label"),
-        ("url,photographer", "no column is called label; give one label for all with --label"),
+        ("link_to,label", "no column is called url, image_url or identifier"),
+        (
+            "url,photographer",
+            "no column is called label, class or wnid; give one label for all with --label",
+        ),
         ("url,image_url,label", "'url' and 'image_url' may both hold the url"),
         ("url,class,class_name", "'class' and 'class_name' may both hold the label"),
-        ("https://example.org/1.jpg,x", "no column is called url; the header has https://ex"),
+        ("https://example.org/1.jpg,x", "no column is called url, image_url or identifier"),
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
