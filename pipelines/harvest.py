@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping
 
-from curate.catalog import hits
+from curate.catalog import hits, intake
 from curate.catalog.tables import now
 from curate.errors import ImageRefused, Interrupted
 from curate.files import (
@@ -112,6 +112,8 @@ class Harvest:
         self._results: list[Fetched[Row] | Failed] = []
         self._flushed = self._remembered = time.monotonic()
         self._feed = Feed(workspace, lambda: self.scope)
+        # The id of the first candidate of this start: all later ones have larger ids.
+        self._first_new: int | None = None
         self._retries = False
         self._ended: Counter[str] = Counter()
 
@@ -281,11 +283,25 @@ class Harvest:
             items = [self._ready(row) for row in rows]
             lost = [row["id"] for row, item in zip(rows, items, strict=True) if item is None]
             self._fetch_anew(lost)
-            batch = withdraw_placeholders(self.workspace, [item for item in items if item])
+            found = [item for item in items if item]
+            batch, withdrawn = withdraw_placeholders(self.workspace, found)
+            self._discount(withdrawn)
             decided = self._admission.admit(batch)
-            self.collected.new += len(decided.accepted)
+            self._count_new(decided)
             self.collected.near_duplicates += decided.near_duplicates
             self._drop(decided)
+
+    def _count_new(self, decided: Decided) -> None:
+        self.collected.new += len(decided.accepted)
+        if self._first_new is None and decided.accepted:
+            with self.workspace.catalogue.read() as connection:
+                numbers = intake.candidate_ids(connection, list(decided.accepted))
+            self._first_new = min(numbers.values())
+
+    def _discount(self, withdrawn: Sequence[int]) -> None:
+        """Candidates that were new in this start and are none any more."""
+        if self._first_new is not None:
+            self.collected.new -= sum(number >= self._first_new for number in withdrawn)
 
     def _ready(self, row: RowMapping) -> Ready | None:
         """A downloaded hit with its content; None where the file is gone."""
@@ -374,8 +390,6 @@ class Harvest:
         with self.workspace.catalogue.read() as connection:
             states = dict(self._ended) if self._retries else hits.counts(connection, self.scope)
             again = hits.earliest_try(connection, self.scope)
-        # Some that were new have been withdrawn as placeholders since.
-        collected.new = min(collected.new, states.get("downloaded", 0))
         for state, number in states.items():
             collected.found += number
             if state == "downloaded":

@@ -21,7 +21,7 @@ _WITHDRAWN = "withdrawn"
 
 def withdraw_placeholders(
     workspace: Workspace, batch: Sequence[Ready | Refused]
-) -> list[Ready | Refused]:
+) -> tuple[list[Ready | Refused], list[int]]:
     """Refuse images that arrived under many addresses of one host, and withdraw earlier ones.
 
     The first of them became a candidate when it was not yet known what it is. It is withdrawn,
@@ -32,7 +32,7 @@ def withdraw_placeholders(
         batch: downloaded hits in their order.
 
     Returns:
-        The batch, with placeholders refused.
+        The batch, with placeholders refused, and the ids of the candidates that were withdrawn.
     """
     many = workspace.settings.collect.placeholder_urls
     shas = sorted({item.image["sha256"] for item in batch if isinstance(item, Ready)})
@@ -40,6 +40,7 @@ def withdraw_placeholders(
         arrived = hits.addresses_of(connection, shas)
     suspects: dict[str, str] = {}
     result: list[Ready | Refused] = []
+    withdrawn: list[int] = []
     for item in batch:
         if isinstance(item, Refused) or item.number is None:
             result.append(item)
@@ -68,9 +69,10 @@ def withdraw_placeholders(
             workspace.held("filter"),
             workspace.catalogue.write() as connection,
         ):
-            withdrawn = sum(_withdraw(connection, *suspect) for suspect in suspects.items())
-            if withdrawn:
-                say(f"{withdrawn} candidates are taken back: their pictures are placeholders")
+            for sha256, detail in suspects.items():
+                withdrawn += _withdraw(connection, sha256, detail)
+        if withdrawn:
+            say(f"{len(withdrawn)} candidates are taken back: their pictures are placeholders")
         # In this batch, too, the ones before the one too many are placeholders.
         result = [
             Refused(item.hit, ImageRefused("placeholder", suspects[sha]), item.number)
@@ -78,7 +80,7 @@ def withdraw_placeholders(
             else item
             for item in result
         ]
-    return result
+    return result, withdrawn
 
 
 def remove_withdrawn(workspace: Workspace) -> None:
@@ -100,9 +102,10 @@ def remove_withdrawn(workspace: Workspace) -> None:
             facts.forget(connection, _WITHDRAWN)
 
 
-def _withdraw(connection: Connection, sha256: str, detail: str) -> bool:
-    if not intake.withdraw_image(connection, sha256, LOCAL_SOURCES):
-        return False
+def _withdraw(connection: Connection, sha256: str, detail: str) -> list[int]:
+    numbers = intake.withdraw_image(connection, sha256, LOCAL_SOURCES)
+    if not numbers:
+        return []
     facts.remember(connection, _WITHDRAWN, "images")
     rows = hits.addresses_of(connection, [sha256]).get(sha256, [])
     hits.change_hits(
@@ -113,7 +116,7 @@ def _withdraw(connection: Connection, sha256: str, detail: str) -> bool:
             if row["state"] in ("downloaded", "duplicate")
         ],
     )
-    return True
+    return numbers
 
 
 def _shared_host(urls: Sequence[str | None], many: int) -> str | None:

@@ -175,7 +175,7 @@ def clear_refusals(connection: Connection, keys: Sequence[str]) -> None:
         connection.execute(delete(refusals).where(refusals.c.key.in_(some)))
 
 
-def withdraw_image(connection: Connection, sha256: str, local: Iterable[str]) -> bool:
+def withdraw_image(connection: Connection, sha256: str, local: Iterable[str]) -> list[int]:
     """Take back the candidates of an image that nothing was built on; its file is left.
 
     Args:
@@ -184,25 +184,26 @@ def withdraw_image(connection: Connection, sha256: str, local: Iterable[str]) ->
         local: sources of the user's own; what they hold stays.
 
     Returns:
-        False, and nothing is changed, where there is none, a run judged one of them, or a source
-        of the user's own holds one.
+        Their ids; none, and nothing is changed, where a run judged one of them, or a source of
+        the user's own holds one.
     """
     mine = select(candidates.c.id).where(candidates.c.sha256 == sha256)
-    if connection.scalar(mine.limit(1)) is None:
-        return False
+    numbers = list(connection.scalars(mine))
+    if not numbers:
+        return []
     for table in (verdicts, release_items):
         if connection.scalar(select(func.count()).where(table.c.candidate_id.in_(mine))):
-            return False
+            return []
     own = select(func.count()).where(
         origins.c.candidate_id.in_(mine), origins.c.source.in_(sorted(local))
     )
     if connection.scalar(own):
-        return False
+        return []
     of_mine = duplicates.c.candidate_id.in_(mine) | duplicates.c.kept_id.in_(mine)
     connection.execute(delete(duplicates).where(of_mine))
     connection.execute(delete(origins).where(origins.c.candidate_id.in_(mine)))
     connection.execute(delete(candidates).where(candidates.c.sha256 == sha256))
-    return True
+    return numbers
 
 
 def images_unused(connection: Connection) -> list[tuple[str, str]]:

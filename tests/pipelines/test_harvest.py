@@ -27,6 +27,7 @@ from pipelines.admission import Labels
 from pipelines.collect import Collected
 from pipelines.deduplicate import deduplicate
 from pipelines.doctor import examine
+from pipelines.harvest import Harvest
 from pipelines.network import Network, source_module
 from pipelines.public import collect_urls
 from pipelines.quality import count_unmeasured
@@ -570,24 +571,30 @@ def test_a_placeholder_that_comes_in_a_later_list_withdraws_the_candidates_befor
     assert files(workspace) == []
 
 
+@pytest.mark.parametrize("fault", [False, True])
 def test_candidates_that_are_withdrawn_later_in_the_same_start_are_not_counted_as_new(
-    tmp_path: Path, server: LoopbackServer, photos: list[bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    server: LoopbackServer,
+    photos: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    fault: bool,
 ) -> None:
-    monkeypatch.setattr("pipelines.harvest._FLUSH_SECONDS", 0.0)
-    monkeypatch.setenv("CURATE_NETWORK__PER_HOST", "1")
-
-    def slow(exchange: Exchange) -> None:
-        time.sleep(0.25)
-        exchange.send(body=photos[0])
-
+    # Decided one by one, the first placeholder is a candidate until the third one comes.
+    monkeypatch.setattr("pipelines.harvest._FLUSH", 1)
+    if fault:
+        monkeypatch.setattr(Harvest, "_discount", lambda self, withdrawn: None)
+    workspace = workspace_at(tmp_path / "workspace", server)
     listed = PhotoList(tmp_path / "list.csv")
-    listed.add(server.serve("/0.jpg", photos[1]))
+    for number in (1, 2):
+        listed.add(server.serve(f"/{number}.jpg", photos[number]))
+    collect_urls(workspace, listed.path)
+    listed.add(server.serve("/3.jpg", photos[3]))
     for number in range(4):
-        server.on(f"/unavailable/{number}.jpg", slow)
-        listed.add(server.url(f"/unavailable/{number}.jpg"))
-    collected = collect_urls(workspace_at(tmp_path / "workspace", server), listed.path)
-    assert (collected.new, collected.known, collected.rejected["placeholder"]) == (1, 0, 4)
-    assert collected.found == 5
+        listed.add(server.serve(f"/unavailable/{number}.jpg", photos[0]))
+    collected = collect_urls(workspace, listed.path)
+    assert (collected.new == 1) is not fault
+    assert (collected.known == 2) is not fault
+    assert (collected.rejected["placeholder"], collected.found) == (4, 7)
 
 
 def test_a_host_that_asks_for_a_long_pause_is_left_and_asked_no_more(
