@@ -7,6 +7,18 @@ from typing import Literal, get_args
 #: How the ten views are cut: as in the paper, or as each classifier was trained.
 Views = Literal["paper", "native"]
 
+#: Whose confidence the rule outlier asks for.
+ConfidenceOf = Literal["centre", "mean"]
+
+#: What runs the networks where they need not be exact to the last bit.
+Backend = Literal["auto", "torch", "compile", "onnx"]
+
+#: In which numbers, where they need not be exact to the last bit.
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+#: Where candidates are scored.
+Engine = Literal["local", "ray"]
+
 #: The orders in which survivors take the places of their confusion and of the shortlist.
 CapOrder = Literal["hash", "confidence", "arrival", "quality"]
 

@@ -14,13 +14,40 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
-from curate.choices import CapOrder, NearDuplicates, QualityFlag, Views
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError, nearest
 from curate.files import printable
+from curate.setting_groups import (
+    CollectSettings,
+    FilterSettings,
+    Group,
+    ImageLimits,
+    NetworkSettings,
+    QualitySettings,
+    SourceSettings,
+)
+
+__all__ = [
+    "FILE_NAME",
+    "FORMAT",
+    "CollectSettings",
+    "FilterSettings",
+    "ImageLimits",
+    "NetworkSettings",
+    "QualitySettings",
+    "Settings",
+    "SourceSettings",
+    "data_file",
+    "find_workspace",
+    "load_settings",
+    "parse_settings",
+    "preset_text",
+    "presets",
+    "with_options",
+]
 
 #: The settings file that makes a folder a workspace.
 FILE_NAME = "curate.yaml"
@@ -31,143 +58,6 @@ FORMAT = 1
 
 _LONGEST_YAML = 1_000_000
 _ALIAS = re.compile(rb"(^|[\s\[{,:-])\*[^\s,\]}]", re.MULTILINE)
-
-
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ImageLimits(_Group):
-    """Limits on one image, all checked before its pixels are decoded."""
-
-    max_bytes: int = Field(30_000_000, ge=1, description="Largest file, in bytes.")
-    max_pixels: int = Field(80_000_000, ge=1, description="Most pixels, by the header.")
-    min_side: int = Field(72, ge=1, description="Shortest side, in pixels.")
-    max_aspect_ratio: float = Field(10.0, ge=1, description="Long side over short side, at most.")
-    max_metadata_bytes: int = Field(
-        16_000_000, ge=1, description="Most bytes that a metadata block may unpack to."
-    )
-
-
-class QualitySettings(_Group):
-    """From where on a picture is flagged; measured when it is taken in, so these may change."""
-
-    small_below: int = Field(160, ge=0, description="Flags `small`: the short side, in pixels.")
-    contrast_below: float = Field(
-        0.03, ge=0, le=0.5, description="Flags `uniform`: standard deviation of the luma."
-    )
-    one_tone_above: float = Field(
-        0.9, ge=0, le=1, description="Flags `uniform`: share of the pixels in nearly one tone."
-    )
-    dark_below: float = Field(0.1, ge=0, le=1, description="Flags `dark`: mean luma.")
-    bright_above: float = Field(0.9, ge=0, le=1, description="Flags `bright`: mean luma.")
-    blurred_below: float = Field(0.2, ge=0, le=1, description="Flags `blurred`: sharpness.")
-    aspect_above: float = Field(
-        2.6,
-        ge=1,
-        description="Flags `odd-aspect`: long over short side. From 2.625 on the paper's crops "
-        "leave strips unseen.",
-    )
-
-
-class FilterSettings(_Group):
-    """The ensemble and the rule."""
-
-    models: tuple[str, ...] = Field(
-        ("lite/efficientnet_lite0", "lite/efficientnet_lite1"),
-        min_length=1,
-        description="The ensemble; the first one names the confusion.",
-    )
-    rule: str = Field("misclassified", description="What removes a candidate.")
-    threshold: float = Field(
-        0.15, ge=0, le=1, description="Most probability that a view may give the true class."
-    )
-    cap: int = Field(15, ge=1, description="Most survivors a confusion on the shortlist.")
-    cap_order: CapOrder = Field("hash", description="Which survivors of a confusion come first.")
-    without: tuple[QualityFlag, ...] = Field(
-        (), description="Candidates with one of these quality flags are left out."
-    )
-    views: Views = Field("paper", description="How the ten crops are cut.")
-    seed: int = Field(0, ge=0, description="Seeds the order `hash`.")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
-    complete: bool = Field(False, description="Score every view of every image.")
-    keep_logits: bool = Field(False, description="Keep the full logits beside the scores.")
-    chunk: int | None = Field(
-        None, ge=1, le=256, description="Candidates that pass the cascade together."
-    )
-
-
-class CollectSettings(_Group):
-    """How candidates are taken in."""
-
-    near_duplicates: NearDuplicates = Field(
-        "flag",
-        description="Whether pictures that are nearly there already are taken; curate dedup finds "
-        "those of downloads unless they are to be rejected.",
-    )
-    licences: tuple[str, ...] = Field(
-        (),
-        description="SPDX ids that downloads are limited to; none stands for all that allow "
-        "redistribution.",
-    )
-    placeholder_urls: int = Field(
-        3,
-        ge=2,
-        description="One file under so many addresses of a host stands for missing pictures.",
-    )
-    placeholders: str = Field(
-        "",
-        description="A CSV file (kind, pattern, note) of further placeholders; a path relative to "
-        "the workspace.",
-    )
-    contact: str = Field(
-        "",
-        max_length=200,
-        description="How site owners reach you: a mail address or a page. Sent with each request.",
-    )
-
-
-class NetworkSettings(_Group):
-    """How images are downloaded. Sources have rules of their own for their hosts."""
-
-    connect_seconds: float = Field(
-        5.0,
-        gt=0,
-        le=600,
-        description="Longest wait for a connection, and for the look-up of a name.",
-    )
-    read_seconds: float = Field(10.0, gt=0, le=600, description="Longest silence of a server.")
-    total_seconds: float = Field(
-        60.0,
-        gt=0,
-        le=3600,
-        description="Longest time for one try at an image: look-up of the name, redirects and "
-        "body, but not waiting for the host's turn.",
-    )
-    tries: int = Field(5, ge=1, le=20, description="Attempts at one image in one start.")
-    redirects: int = Field(5, ge=0, le=20, description="Most redirects of one image.")
-    per_host: int = Field(2, ge=1, le=256, description="Connections to one host at a time.")
-    per_second: float = Field(1.0, ge=1e-5, le=1e6, description="Requests to one host a second.")
-    workers: int = Field(32, ge=1, le=512, description="Downloads at a time.")
-    patience_seconds: float = Field(
-        120.0, ge=0, description="A host that asks for a longer pause is left for a later start."
-    )
-    robots: bool = Field(True, description="Whether robots.txt and X-Robots-Tag are honoured.")
-    allow_hosts: tuple[str, ...] = Field(
-        (), description="HOST or HOST:PORT that address and port rules do not hold for."
-    )
-
-
-class SourceSettings(_Group):
-    """Where the sources' APIs are; to be changed for mirrors and tests."""
-
-    inaturalist: str = "https://api.inaturalist.org/v1"
-    flickr: str = "https://api.flickr.com/services/rest/"
-    openverse: str = "https://api.openverse.org/v1"
-    wikimedia: str = "https://commons.wikimedia.org/w/api.php"
-    duckduckgo: str = Field(
-        "", description='Off while empty; "https://duckduckgo.com" turns it on.'
-    )
 
 
 class Settings(BaseSettings):
@@ -185,6 +75,21 @@ class Settings(BaseSettings):
     label_space: str = Field(
         "imagenet-1k",
         description="A preset's name, or a CSV file (a path relative to the workspace).",
+    )
+    concepts: str = Field(
+        "wordnet",
+        description="What candidates of the rule outlier are labelled with: wordnet, or a CSV file "
+        "of your own (a path relative to the workspace).",
+    )
+    database: str = Field(
+        "",
+        repr=False,
+        description="Where the catalogue is: a PostgreSQL URL (postgresql+psycopg://…); a SQLite "
+        "file in the workspace where it is empty.",
+    )
+    store: str = Field(
+        "images",
+        description="Where images are: a folder relative to the workspace, or a URL (s3://…).",
     )
     images: ImageLimits = ImageLimits()
     collect: CollectSettings = CollectSettings()
@@ -255,7 +160,7 @@ def _changed(settings: Settings, options: Mapping[str, Any]) -> Settings:
     groups = {
         name: type(value).model_validate(dumped[name])
         for name in Settings.model_fields
-        if isinstance(value := getattr(settings, name), _Group)
+        if isinstance(value := getattr(settings, name), Group)
     }
     return settings.model_copy(update={**dumped, **groups})
 
@@ -298,7 +203,7 @@ def _explain_variable(error: UnreadableVariable) -> str:
     lists = {
         f"CURATE_{group}__{name}".upper()
         for group, field in Settings.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, _Group)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Group)
         for name, inner in field.annotation.model_fields.items()
         if get_origin(inner.annotation) is tuple
     }
