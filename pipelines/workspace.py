@@ -26,6 +26,7 @@ from curate.catalog.engine import Catalogue, open_catalogue
 from curate.catalog.store import ImageStore
 from curate.errors import UsageError, WorkspaceError
 from curate.files import hold, make_folder, printable, write_bytes
+from curate.labels.concepts import load_concepts
 from curate.labels.space import LabelSpace, load_label_space
 from curate.settings import (
     FILE_NAME,
@@ -57,6 +58,15 @@ class Workspace:
     def label_space(self) -> LabelSpace:
         """The label space that every softmax of this workspace runs over."""
         return load_label_space(self.settings.label_space, self.root)
+
+    @cached_property
+    def weak_labels(self) -> LabelSpace:
+        """What candidates are labelled with: concepts under the rule outlier, else classes of the
+        label space.
+        """
+        if self.settings.filter.rule != "outlier":
+            return self.label_space
+        return load_concepts(self.settings.concepts, self.root)
 
     @cached_property
     def store(self) -> ImageStore:
