@@ -20,7 +20,7 @@ from curate.errors import StorageError, WorkspaceError
 from curate.files import printable
 
 #: The migrations that this version knows, oldest first; the last one is what it works with.
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 
 #: How long a writer waits for the other writers.
 BUSY_SECONDS = 60

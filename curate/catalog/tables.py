@@ -22,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 metadata = MetaData(
@@ -203,6 +204,8 @@ runs = Table(
     Column("summary", JSON),
     Column("started", DateTime, nullable=False),
     Column("finished", DateTime),
+    # how often a flip has widened the margin of low precision
+    Column("widened", Integer, nullable=False, default=0, server_default="0"),
 )
 
 #: The parts of a run's scores. A file that no row names does not exist for any reader.
@@ -219,6 +222,38 @@ parts = Table(
     Column("seconds", Float, nullable=False),
     # versions, device and the like: a run that went on after an upgrade has several
     Column("made_by", JSON, nullable=False),
+    # what low precision decided: quick, again, repeated, flips; None where all was exact
+    Column("counts", JSON),
+)
+
+#: The chunks of a run that are worked on side by side (see `curate.catalog.claims`).
+claims = Table(
+    "claims",
+    metadata,
+    Column("run_id", String(32), ForeignKey(runs.c.id), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    # who works on it, and until when nobody else may; by the clock of the database
+    Column("holder", String(128)),
+    Column("until", DateTime),
+    Column("done", Boolean, nullable=False, default=False),
+    # Holds the open chunks alone, so that a claim costs the same however many are done.
+    Index(
+        "ix_claims_open",
+        "run_id",
+        "number",
+        sqlite_where=text("NOT done"),
+        postgresql_where=text("NOT done"),
+    ),
+)
+
+#: The control sample of a run, drawn before the filter.
+controls = Table(
+    "controls",
+    metadata,
+    Column("run_id", String(32), ForeignKey(runs.c.id), primary_key=True),
+    Column("candidate_id", Integer, ForeignKey(candidates.c.id), primary_key=True, index=True),
+    # in review order, from 1
+    Column("place", Integer, nullable=False),
 )
 
 verdicts = Table(
