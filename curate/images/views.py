@@ -7,7 +7,7 @@ the same of the mirrored photo. Here the centre comes first, because it decides 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
@@ -89,6 +89,46 @@ def resize_short_side(image: Image.Image, recipe: ViewRecipe) -> NDArray[np.uint
     return np.asarray(image)
 
 
+class Window(NamedTuple):
+    """Where a view lies on the resized photo.
+
+    Attributes:
+        top: first row.
+        left: first column, of the photo as it is, mirrored or not.
+        is_mirrored: whether the view shows these pixels from right to left.
+    """
+
+    top: int
+    left: int
+    is_mirrored: bool
+
+
+def window(height: int, width: int, index: int, crop: int) -> Window:
+    """Where a view lies: the arithmetic that all devices share.
+
+    Args:
+        height: of the resized photo, in pixels.
+        width: of the resized photo, in pixels.
+        index: the view's place in `VIEW_NAMES`.
+        crop: the view's side in pixels.
+
+    Raises:
+        ValueError: no such view, or the photo is smaller than the crop.
+    """
+    if not 0 <= index < len(VIEW_NAMES):
+        raise ValueError(f"view {index} does not exist: there are {len(VIEW_NAMES)}, from 0")
+    if not 1 <= crop <= min(height, width):
+        raise ValueError(f"a view of {crop} pixels does not fit a photo of {width} x {height}")
+    mirrored, place = divmod(index, len(_PLACES))
+    if place == 0:
+        top, left = round((height - crop) / 2), round((width - crop) / 2)
+    else:
+        top = height - crop if place >= 3 else 0
+        left = width - crop if place in (2, 4) else 0
+    # The whole photo is mirrored first: with odd margins the middle is then another column.
+    return Window(top, width - crop - left if mirrored else left, bool(mirrored))
+
+
 def view(resized: NDArray[np.uint8], index: int, crop: int) -> NDArray[np.uint8]:
     """Cut one view, without copying.
 
@@ -104,19 +144,9 @@ def view(resized: NDArray[np.uint8], index: int, crop: int) -> NDArray[np.uint8]
         ValueError: no such view, or the photo is smaller than the crop.
     """
     height, width = resized.shape[:2]
-    if not 0 <= index < len(VIEW_NAMES):
-        raise ValueError(f"view {index} does not exist: there are {len(VIEW_NAMES)}, from 0")
-    if not 1 <= crop <= min(height, width):
-        raise ValueError(f"a view of {crop} pixels does not fit a photo of {width} x {height}")
-    is_mirrored, place = divmod(index, len(_PLACES))
-    # The whole photo is mirrored first: with odd margins the middle is then another column.
-    photo = resized[:, ::-1] if is_mirrored else resized
-    if place == 0:
-        top, left = round((height - crop) / 2), round((width - crop) / 2)
-    else:
-        top = height - crop if place >= 3 else 0
-        left = width - crop if place in (2, 4) else 0
-    return photo[top : top + crop, left : left + crop]
+    top, left, is_mirrored = window(height, width, index, crop)
+    cut = resized[top : top + crop, left : left + crop]
+    return cut[:, ::-1] if is_mirrored else cut
 
 
 def ten_views(resized: NDArray[np.uint8], crop: int) -> NDArray[np.uint8]:
