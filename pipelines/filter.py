@@ -42,7 +42,7 @@ from pipelines.runs import finished_run, scores_path, shortlist_flags, shortlist
 from pipelines.workspace import Workspace, check_label_space
 
 if TYPE_CHECKING:
-    from curate.filtration.cascade import ChunkResult, Photo, Plan, Verdict
+    from curate.filtration.terms import ChunkResult, Photo, Plan, Verdict
 
 #: Raise it when the same settings would give other scores.
 _SCORING = 1
@@ -243,7 +243,7 @@ class FilterRun:
         self.workspace, self.candidates, self.plan = workspace, candidates, plan
         self.targets = {c.wnid: n for n, c in enumerate(workspace.label_space.classes)}
         settings = workspace.settings.filter
-        self.made_by = made_by(str(plan.classifiers[0].device), plan.batch_size)
+        self.made_by = made_by(str(plan.classifiers[0].device), plan.forwards[0].batch_size)
         self.record = scoring | {
             "cap": settings.cap,
             "cap_order": settings.cap_order,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from curate.errors import ImageRefused
 from curate.files import candidate_key, sha256_bytes
 from curate.filtration.caps import Survivor, shortlist
-from curate.filtration.cascade import Photo, Verdict, judge_chunk
+from curate.filtration.cascade import judge_chunk
 from curate.filtration.plan import make_plan, resized
 from curate.filtration.rules import Misclassified
+from curate.filtration.terms import Photo, Verdict
 from curate.images.decode import decode
 from curate.images.quality import flags, measure
 from curate.labels.space import LabelSpace, load_label_space
@@ -118,7 +119,7 @@ def filter_images(
                     photos.append(refusal)
                     keys.append("")
             targets = [space.position(label.wnid) for label in classes[start : start + _CHUNK]]
-            result = judge_chunk(photos, targets, plan)
+            result = judge_chunk(photos, targets, plan, keys[start : start + _CHUNK])
             verdicts += result.verdicts
             forwards += result.forwards
             bar.advance(len(photos))

@@ -1,123 +1,61 @@
 """The exact cascade: the verdicts of the plain loop, in a fraction of its forward passes.
 
 Most candidates leave at the centre crop of the cheapest classifier. So the views are taken in the
-order centre, then one corner, each by every classifier, cheapest first; a candidate
-leaves at the first view that decides, and those left are regrouped into full batches. What
-remains is computed canonically: fp32, the ten views of one candidate and classifier as one batch,
-on one thread. Scores from batches decide only outside a margin around both limits; a candidate
-within it goes to the canonical pass at once. Thus verdicts, confusions and the shortlist rest on
-values that depend neither on batch size, nor on thread count, nor on what else is in the chunk.
+order centre, then one corner, each by every classifier, cheapest first, then the others of one
+classifier after the other; a candidate leaves at the first view that decides, and those left are
+regrouped into full batches. What remains is computed canonically: fp32, the ten views of one
+candidate and classifier as one batch, on one thread.
 
-Of several views that would remove a candidate the first one counts, in the order just told: the
-shared views by classifier, then the other views of one classifier after the other. The reasons and
-places in verdicts are therefore the same whether all views are computed or only those needed.
+The shared batches may run in low precision or by another runtime. Such a score decides only outside
+a margin in log-odds around both limits, found on the run's own data (`margins.py`); a view within
+it is looked at again by the classifier in fp32. And scores of shared batches in fp32 decide only
+outside `rules.MARGIN`; a candidate within it goes to the canonical pass at once. Thus verdicts,
+confusions and the shortlist rest on values that depend neither on batch size, thread count, backend
+and precision, nor on what else is in the chunk. A seeded hundredth of what low precision decides is
+repeated in fp32 all the same, and every survivor is: where that says otherwise the margin was too
+narrow, which `Counts.flips` tells.
+
+Of several views that would remove a candidate the first one counts, in the order just told. The
+reasons and places in verdicts are therefore the same whether all views are computed or only those
+needed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from curate.errors import ImageRefused
-from curate.filtration.rules import KEEP, NO_NUMBER, REMOVED_BY, UNSURE, Misclassified
-from curate.filtration.scores import ScoreRows, ViewScores, view_scores
-from curate.images.views import ViewRecipe, ten_views, view
-from curate.models.runtime import BATCH_SIZES
+from curate.filtration.crops import Crops, make_crops
+from curate.filtration.rules import KEEP, NO_NUMBER, REMOVED_BY, UNSURE
+from curate.filtration.scores import ScoreRows, ViewScores, scores_with_softmax
+from curate.filtration.terms import ChunkResult, Counts, Photo, Plan, Verdict
+from curate.images.views import ViewRecipe
 
 if TYPE_CHECKING:
-    from curate.models.classifier import Classifier
+    from curate.models.forwards import Forward
 
 #: The number of views of an image (five crops and those of its mirror image).
 VIEWS = 10
 
-#: The views that batches of many candidates share before the canonical pass: the centre, then one
-#: corner. More of them cost survivors, which pass the canonical ten anyway, more than they save on
-#: the others (benchmarks/RESULTS.md).
+#: The views that decide first, each by every classifier: the centre, then one corner. With eager
+#: fp32 batches they are the only ones before the canonical pass: more of them cost survivors, which
+#: pass the canonical ten anyway, more than they save on the others (benchmarks/RESULTS.md).
 SHARED_VIEWS = (0, 2)
 
-
-@dataclass(frozen=True)
-class Photo:
-    """An upright photo, resized once for each recipe of the ensemble.
-
-    Attributes:
-        resized: recipe to uint8 [H, W, 3].
-    """
-
-    resized: dict[ViewRecipe, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the rule says of one candidate.
-
-    Attributes:
-        outcome: "survivor", "removed" or "failed".
-        reason: why it was removed ("correct", "threshold") or failed (a key of errors.REASONS).
-        model: position in the ensemble of the classifier that decided; None for a survivor.
-        view: number of the view that decided; None for a survivor.
-        predicted: position in the label space of what the first classifier predicts on the
-            centre crop; None where that was not computed.
-        confidence: the softmax probability of that prediction.
-        p_true: the largest probability that any computed view gives the true class.
-        borderline: whether an exact view lies within `rules.MARGIN` of a limit.
-    """
-
-    outcome: str
-    reason: str | None = None
-    model: int | None = None
-    view: int | None = None
-    predicted: int | None = None
-    confidence: float | None = None
-    p_true: float | None = None
-    borderline: bool = False
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a run computes: everything that is the same for each of its chunks.
-
-    Attributes:
-        classifiers: the ensemble in its order.
-        columns: for each classifier, the columns of its output that are the label space's classes.
-        recipes: for each classifier, how its views are cut.
-        order: positions of the classifiers, the cheapest first.
-        rule: the rule.
-        batch_size: views in one shared forward pass.
-        complete: compute every view of every candidate canonically.
-        keep_logits: keep the full logits beside the scores.
-    """
-
-    classifiers: Sequence[Classifier]
-    columns: Sequence[np.ndarray]
-    recipes: Sequence[ViewRecipe]
-    order: Sequence[int]
-    rule: Misclassified
-    batch_size: int = BATCH_SIZES["cpu"]
-    complete: bool = False
-    keep_logits: bool = False
-
-
-@dataclass
-class ChunkResult:
-    """The verdicts of a chunk, in its order, with their scores.
-
-    Attributes:
-        verdicts: one a candidate.
-        scores: every computed view.
-        forwards: how many views passed a classifier.
-    """
-
-    verdicts: list[Verdict]
-    scores: ScoreRows
-    forwards: int
+#: One in so many decisions of low precision is repeated in fp32.
+REPEAT_ONE_IN = 100
 
 
 def judge_chunk(
-    photos: Sequence[Photo | ImageRefused], targets: Sequence[int], plan: Plan
+    photos: Sequence[Photo | ImageRefused],
+    targets: Sequence[int],
+    plan: Plan,
+    keys: Sequence[str] = (),
 ) -> ChunkResult:
     """Judge the candidates of one chunk.
 
@@ -125,10 +63,12 @@ def judge_chunk(
 
     Args:
         photos: the photos, or why there is none; such a candidate has failed.
-        targets: for each, the position of its weak label in the label space.
+        targets: for each, the position of its weak label in the label space; -1 without one (the
+            rule outlier).
         plan: how to compute.
+        keys: the candidates' keys, which seed what is repeated; by default their places.
     """
-    return _Chunk(photos, targets, plan).judge()
+    return _Chunk(photos, targets, plan, keys or [str(n) for n in range(len(photos))]).judge()
 
 
 @dataclass
@@ -136,15 +76,28 @@ class _Chunk:
     photos: Sequence[Photo | ImageRefused]
     targets: Sequence[int]
     plan: Plan
+    keys: Sequence[str]
     verdicts: list[Verdict | None] = field(init=False)
     #: prediction and confidence of the first classifier's centre crop
     centre: dict[int, tuple[int, float]] = field(default_factory=dict)
     p_true: dict[int, float] = field(default_factory=dict)
+    #: what a forward of low precision let pass: (candidate, classifier, view)
+    let_pass: set[tuple[int, int, int]] = field(default_factory=set)
+    #: sums of the softmax of a candidate's views so far, and their number, by classifier
+    sums: dict[tuple[int, int], tuple[np.ndarray, int]] = field(default_factory=dict)
     forwards: int = 0
+    counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
         self.verdicts = [None] * len(self.photos)
-        self.scores = ScoreRows(self.plan.keep_logits)
+        self.scores = ScoreRows(self.plan.keep_logits, self.plan.rule.of_mean)
+        device = self.plan.classifiers[0].device
+        self.crops: dict[ViewRecipe, Crops] = {}
+        for recipe in dict.fromkeys(self.plan.recipes):
+            resized = [
+                photo.resized[recipe] if isinstance(photo, Photo) else None for photo in self.photos
+            ]
+            self.crops[recipe] = make_crops(resized, recipe.crop, device)
 
     def judge(self) -> ChunkResult:
         alive: list[int] = []
@@ -155,35 +108,100 @@ class _Chunk:
                 alive.append(item)
         unsure: list[int] = []
         if not self.plan.complete:
-            alive, unsure = self._shared_passes(alive)
+            for model, number in self._shared_steps():
+                alive = self._shared_pass(model, number, alive, unsure)
         for item in sorted(alive + unsure):
             # One that is unsure may leave at any view, so that all of them are needed to know
             # which one comes first.
-            self._canonical_pass(item, everything=self.plan.complete or item in unsure)
+            everything = self.plan.complete or self.plan.share_all or item in unsure
+            self._canonical_pass(item, everything=everything)
         assert all(verdict is not None for verdict in self.verdicts)
-        return ChunkResult([v for v in self.verdicts if v], self.scores, self.forwards)
+        verdicts = [verdict for verdict in self.verdicts if verdict]
+        return ChunkResult(verdicts, self.scores, self.forwards, self.counts)
 
-    def _shared_passes(self, alive: list[int]) -> tuple[list[int], list[int]]:
-        """Remove what shared batches can decide; return who surely passes them, and who may."""
-        unsure: list[int] = []
-        for number in SHARED_VIEWS:
-            for model in self.plan.order:
-                kept: list[int] = []
-                for start in range(0, len(alive), self.plan.batch_size):
-                    items = alive[start : start + self.plan.batch_size]
-                    scores = self._forward(model, items, [number] * len(items), exact=False)
-                    said = self.plan.rule.judge_with_margin(scores)
-                    for row, item in enumerate(items):
-                        if not scores.finite[row]:
-                            self.verdicts[item] = Verdict("failed", "nan-logits", model, number)
-                        elif said[row] == KEEP:
-                            kept.append(item)
-                        elif said[row] == UNSURE:
-                            unsure.append(item)
-                        else:
-                            self._remove(item, REMOVED_BY[int(said[row])], model, number)
-                alive = kept
-        return alive, unsure
+    def _shared_steps(self) -> Iterator[tuple[int, int]]:
+        """(classifier, view) of the shared batches, in order."""
+        deciding = self.plan.rule.views
+        for model, number in self._in_order(self.plan.order):
+            if number in deciding and (self.plan.share_all or number in SHARED_VIEWS):
+                yield model, number
+
+    def _shared_pass(
+        self, model: int, number: int, alive: Sequence[int], unsure: list[int]
+    ) -> list[int]:
+        """Remove what one view of one classifier decides.
+
+        Args:
+            model: which classifier.
+            number: which view.
+            alive: the candidates in question.
+            unsure: takes those that only the canonical pass can decide.
+
+        Returns:
+            The candidates that surely pass.
+        """
+        forward, odds = self.plan.forwards[model], self.plan.margins[model]
+        quick = odds > 0
+        said = self._judge_shared(model, number, alive, forward, odds)
+        told: dict[int, int] = {}
+        if quick:
+            again = [item for item in alive if said[item] in (UNSURE, NO_NUMBER)]
+            self.counts.quick += len(alive) - len(again)
+            self.counts.again += len(again)
+            if self.plan.rule.of_mean:
+                # The sums hold earlier views of low precision.
+                again = [item for item in again if said[item] == NO_NUMBER]
+            repeated = [
+                item
+                for item in alive
+                if said[item] not in (UNSURE, NO_NUMBER) and self._is_repeated(item, model, number)
+            ]
+            told = self._judge_shared(model, number, again + repeated, None, 0.0)
+            for item in repeated:
+                self.counts.repeated += 1
+                self.counts.flips += told[item] != said[item]
+            said |= told
+        kept: list[int] = []
+        for item in alive:
+            verdict = said[item]
+            if verdict == NO_NUMBER:
+                self.verdicts[item] = Verdict("failed", "nan-logits", model, number)
+            elif verdict == UNSURE:
+                unsure.append(item)
+            elif verdict == KEEP:
+                kept.append(item)
+                if quick and item not in told:
+                    self.let_pass.add((item, model, number))
+            else:
+                self._remove(item, REMOVED_BY[verdict], model, number)
+        return kept
+
+    def _judge_shared(
+        self,
+        model: int,
+        number: int,
+        items: Sequence[int],
+        forward: Forward | None,
+        odds: float,
+    ) -> dict[int, int]:
+        """What shared batches say of one view of candidates; by the classifier where no forward."""
+        said: dict[int, int] = {}
+        size = forward.batch_size if forward else self.plan.again_size
+        for start in range(0, len(items), size):
+            batch = items[start : start + size]
+            scores = self._pass(model, batch, [number] * len(batch), forward, odds)
+            judged = self.plan.rule.judge_with_margin(scores, odds)
+            if odds and (model, number) == (0, 0):
+                # This view names what a candidate is taken for, whatever becomes of it.
+                judged = np.where(scores.odds_lead <= odds, UNSURE, judged)
+            for row, item in enumerate(batch):
+                said[item] = int(judged[row]) if scores.finite[row] else NO_NUMBER
+        return said
+
+    def _is_repeated(self, item: int, model: int, number: int) -> bool:
+        text = f"{self.plan.seed}:{self.keys[item]}:{model}:{number}"
+        digest = hashlib.sha256(text.encode()).digest()
+        return int.from_bytes(digest[:8], "big") % REPEAT_ONE_IN == 0
 
     def _canonical_pass(self, item: int, *, everything: bool) -> None:
         """Judge one candidate on exact scores, by the first view in the cascade's order.
@@ -193,20 +211,30 @@ class _Chunk:
             everything: compute all views of all classifiers; otherwise stop after the classifier
                 that decides, which is right where the shared views are known to pass.
         """
+        rule = self.plan.rule
         targets = np.full(VIEWS, self.targets[item])
+        deciding = np.isin(np.arange(VIEWS), rule.views)
         self.p_true.pop(item, None)
         self.centre.pop(item, None)
         said: dict[int, np.ndarray] = {}
         borderline = False
         for model in self.plan.order:
-            scores = self._forward(model, [item] * VIEWS, range(VIEWS), exact=True)
-            borderline |= bool((self.plan.rule.borderline(scores) & scores.finite).any())
-            judged = self.plan.rule.judge(scores, targets)
+            self.sums.pop((item, model), None)
+            scores = self._pass(model, [item] * VIEWS, range(VIEWS), None, 0.0, exact=True)
+            near = rule.borderline(scores) & scores.finite & deciding
+            if rule.of_mean:
+                # What a mean may still reach is no limit that somebody else could be across.
+                near &= np.arange(VIEWS) == VIEWS - 1
+            borderline |= bool(near.any())
+            judged = np.where(deciding, rule.judge(scores, targets), KEEP)
             said[model] = np.where(scores.finite, judged, NO_NUMBER)
             if said[model].any() and not everything:
                 break
+        for crops in self.crops.values():
+            crops.drop(item)
         for model, number in self._in_order(said):
             if verdict := int(said[model][number]):
+                self.counts.flips += (item, model, number) in self.let_pass
                 if verdict == NO_NUMBER:
                     self.verdicts[item] = Verdict("failed", "nan-logits", model, number)
                 else:
@@ -215,7 +243,14 @@ class _Chunk:
                 return
         predicted, confidence = self.centre[item]
         self.verdicts[item] = Verdict(
-            "survivor", None, None, None, predicted, confidence, self.p_true[item], borderline
+            "survivor",
+            None,
+            None,
+            None,
+            predicted,
+            confidence,
+            self.p_true.get(item),
+            borderline,
         )
 
     def _in_order(self, models: Container[int]) -> Iterator[tuple[int, int]]:
@@ -234,36 +269,55 @@ class _Chunk:
     ) -> None:
         predicted, confidence = self.centre.get(item, (None, None))
         self.verdicts[item] = Verdict(
-            "removed", reason, model, number, predicted, confidence, self.p_true[item], borderline
+            "removed",
+            reason,
+            model,
+            number,
+            predicted,
+            confidence,
+            self.p_true.get(item),
+            borderline,
         )
 
-    def _forward(
-        self, model: int, items: Sequence[int], views: Sequence[int], *, exact: bool
+    def _pass(
+        self,
+        model: int,
+        items: Sequence[int],
+        views: Sequence[int],
+        forward: Forward | None,
+        odds: float,
+        *,
+        exact: bool = False,
     ) -> ViewScores:
-        recipe = self.plan.recipes[model]
-        if exact:
-            batch = ten_views(self._resized(items[0], recipe), recipe.crop)
-        else:
-            batch = np.stack(
-                [
-                    view(self._resized(item, recipe), number, recipe.crop)
-                    for item, number in zip(items, views, strict=True)
-                ]
-            )
-        logits = self.plan.classifiers[model].logits(batch).cpu().numpy()
-        self.forwards += len(batch)
+        """Run views through a forward, or the classifier, and keep their scores."""
+        crops = self.crops[self.plan.recipes[model]]
+        batch = crops.ten(items[0]) if exact else crops.batch(items, views)
+        ran = (forward or self.plan.classifiers[model]).logits(batch)
+        logits = ran if isinstance(ran, np.ndarray) else ran.float().cpu().numpy()
+        self.forwards += len(items)
         targets = np.asarray([self.targets[item] for item in items])
-        scores = view_scores(logits[:, self.plan.columns[model]], targets)
-        self.scores.add(items, model, views, scores, exact=exact, logits=logits)
+        scores, softmax = scores_with_softmax(logits[:, self.plan.columns[model]], targets)
+        if self.plan.rule.of_mean:
+            scores = replace(scores, ceiling=self._ceilings(model, items, views, softmax))
+        self.scores.add(items, model, views, scores, exact=exact, odds=odds, logits=logits)
         for row, (item, number) in enumerate(zip(items, views, strict=True)):
             if not scores.finite[row]:
                 continue
-            self.p_true[item] = max(self.p_true.get(item, 0.0), float(scores.p_true[row]))
+            if (p_true := float(scores.p_true[row])) == p_true:
+                self.p_true[item] = max(self.p_true.get(item, 0.0), p_true)
             if model == 0 and number == 0:
                 self.centre[item] = (int(scores.predicted[row]), float(scores.confidence[row]))
         return scores
 
-    def _resized(self, item: int, recipe: ViewRecipe) -> np.ndarray:
-        photo = self.photos[item]
-        assert isinstance(photo, Photo)
-        return photo.resized[recipe]
+    def _ceilings(
+        self, model: int, items: Sequence[int], views: Sequence[int], softmax: np.ndarray
+    ) -> np.ndarray:
+        """What the mean softmax can still reach after each view, in the order that they decide."""
+        ceilings = np.empty(len(items))
+        places = {number: place for place, (_, number) in enumerate(self._in_order([model]))}
+        for row in sorted(range(len(items)), key=lambda row: places[views[row]]):
+            so_far, count = self.sums.get((items[row], model), (0.0, 0))
+            total = so_far + softmax[row]
+            self.sums[items[row], model] = (total, count + 1)
+            ceilings[row] = (total.max() + VIEWS - count - 1) / VIEWS
+        return ceilings

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from curate.choices import Views
 from curate.errors import UnknownNameError
-from curate.filtration.cascade import Photo, Plan
-from curate.filtration.rules import Misclassified
+from curate.filtration.margins import is_exact
+from curate.filtration.rules import Rule
+from curate.filtration.terms import Photo, Plan
 from curate.images.decode import decode_trusted
 from curate.images.views import PAPER, ViewRecipe, resize_short_side
 from curate.labels.space import LabelSpace
+from curate.models.forwards import choose, make_forward
 from curate.models.runtime import BATCH_SIZES
-from curate.settings import ImageLimits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from curate.models.classifier import Classifier
     from curate.models.ensemble import Ensemble
+    from curate.setting_groups import ImageLimits
 
 
 def make_plan(
     ensemble: Ensemble,
     space: LabelSpace,
-    rule: Misclassified,
+    rule: Rule,
     *,
     views: str = "paper",
     device: str | None = None,
+    backend: str = "torch",
+    precision: str = "fp32",
     complete: bool = False,
     keep_logits: bool = False,
+    seed: int = 0,
 ) -> Plan:
     """The plan of a run; refuses what cannot work before the first image.
+
+    Where its forwards are not the classifiers themselves it lacks their margins: see
+    `margins.with_margins`.
 
     Args:
         ensemble: the classifiers; the first one names the confusion.
@@ -41,13 +50,18 @@ def make_plan(
         rule: what removes a candidate.
         views: "paper" or "native".
         device: where to compute; None leaves the classifiers where they are.
+        backend: what runs shared batches (`curate.choices.Backend`).
+        precision: in which numbers (`curate.choices.Precision`).
         complete: score every view of every candidate.
         keep_logits: keep the full logits.
+        seed: of what is repeated in fp32.
 
     Raises:
         LabelSpaceError: a classifier's output lacks a class of the label space.
         WeightsError: a classifier does not take such views, or gives no finite numbers.
-        UnknownNameError: no such way to cut views.
+        UnknownNameError: no such way to cut views, backend or precision.
+        UsageError: a backend or precision that does not run here.
+        MissingExtraError: the backend's package is not installed.
     """
     if views not in get_args(Views):
         raise UnknownNameError("way to cut views", views, get_args(Views))
@@ -58,16 +72,23 @@ def make_plan(
     classifiers = list(ensemble)
     recipes = [PAPER if paper else classifier.preprocessing.recipe for classifier in classifiers]
     costs = [forward_cost(c, recipe) for c, recipe in zip(classifiers, recipes, strict=True)]
-    return Plan(
+    here = classifiers[0].device
+    chosen = ("torch", "fp32") if complete else choose(backend, precision, here)
+    plan = Plan(
         classifiers=classifiers,
         columns=[np.asarray(of_one) for of_one in columns],
         recipes=recipes,
         order=sorted(range(len(classifiers)), key=lambda number: (costs[number], number)),
         rule=rule,
-        batch_size=BATCH_SIZES[classifiers[0].device.type],
+        forwards=[make_forward(classifier, *chosen) for classifier in classifiers],
+        margins=[0.0] * len(classifiers),
+        again_size=BATCH_SIZES[here.type],
         complete=complete,
         keep_logits=keep_logits,
+        seed=seed,
     )
+    exact = all(is_exact(plan, model) for model in range(len(classifiers)))
+    return replace(plan, share_all=here.type != "cpu" or not exact)
 
 
 def forward_cost(classifier: Classifier, recipe: ViewRecipe) -> int:

@@ -21,19 +21,31 @@ class ViewScores:
     """Scores of B views, one array element a view.
 
     Attributes:
-        p_true: softmax probability of the true class, float64 in [0, 1].
+        p_true: softmax probability of the true class, float64 in [0, 1]; NaN where the candidate
+            has none.
         predicted: position of the predicted class in the label space (the lowest one on a tie).
         confidence: softmax probability of the predicted class, the maximum softmax probability.
         gap: p_true minus the largest probability of any other class, in [-1, 1]; above 0 exactly
-            where the true class is predicted, ties apart.
+            where the true class is predicted, ties apart. NaN without a true class.
+        odds_true: the log-odds of p_true, its logit minus the log-sum-exp of the others.
+        odds_gap: the logit of the true class minus the largest other one.
+        odds_confidence: the log-odds of the confidence.
+        odds_lead: the largest logit minus the second largest.
         finite: False where the model's output is no number; such a view decides nothing.
+        ceiling: where a rule judges the mean of the ten views: the largest mean softmax
+            probability that any class can still reach after this view; after the tenth, has.
     """
 
     p_true: np.ndarray
     predicted: np.ndarray
     confidence: np.ndarray
     gap: np.ndarray
+    odds_true: np.ndarray
+    odds_gap: np.ndarray
+    odds_confidence: np.ndarray
+    odds_lead: np.ndarray
     finite: np.ndarray
+    ceiling: np.ndarray | None = None
 
 
 def view_scores(logits: np.ndarray, targets: np.ndarray) -> ViewScores:
@@ -44,21 +56,70 @@ def view_scores(logits: np.ndarray, targets: np.ndarray) -> ViewScores:
 
     Args:
         logits: [B, C], C the size of the label space.
-        targets: [B], position of each view's true class in the label space.
+        targets: [B], position of each view's true class in the label space; -1 without one.
     """
+    scores, _ = scores_with_softmax(logits, targets)
+    return scores
+
+
+def scores_with_softmax(logits: np.ndarray, targets: np.ndarray) -> tuple[ViewScores, np.ndarray]:
+    """As `view_scores`, and the softmax itself, float64 [B, C]; zeros where not finite."""
     wide = logits.astype(np.float64)
     finite = np.asarray(np.isfinite(wide).all(axis=1))
     wide[~finite] = 0
     wide -= wide.max(axis=1, keepdims=True)
-    np.exp(wide, out=wide)
-    wide /= wide.sum(axis=1, keepdims=True)
+    softmax = np.exp(wide)
+    totals = softmax.sum(axis=1)
     rows = np.arange(len(wide))
     predicted = wide.argmax(axis=1)
-    confidence = wide[rows, predicted]
-    p_true = wide[rows, targets]
-    wide[rows, targets] = -1
-    others = wide.max(axis=1) if wide.shape[1] > 1 else np.zeros(len(wide))
-    return ViewScores(p_true, predicted, confidence, p_true - others, finite)
+    with np.errstate(divide="ignore"):
+        odds_confidence = -np.log(_others(softmax, predicted))
+        odds_true = wide[rows, targets] - np.log(_others(softmax, targets))
+    odds_gap = _lead(wide, targets)
+    odds_lead = _lead(wide, predicted)
+    softmax /= totals[:, None]
+    softmax[~finite] = 0
+    confidence = softmax[rows, predicted]
+    p_true = softmax[rows, targets]
+    kept = p_true.copy()
+    softmax[rows, targets] = -1
+    others = softmax.max(axis=1) if softmax.shape[1] > 1 else np.zeros(len(softmax))
+    softmax[rows, targets] = kept
+    none = targets < 0
+    for values in (p_true, odds_true, odds_gap, others):
+        values[none] = np.nan
+    scores = ViewScores(
+        p_true,
+        predicted,
+        confidence,
+        p_true - others,
+        odds_true,
+        odds_gap,
+        odds_confidence,
+        odds_lead,
+        finite,
+    )
+    return scores, softmax
+
+
+def _lead(logits: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """How far one column each is above the largest other one; infinite where there is no other."""
+    rows = np.arange(len(logits))
+    own = logits[rows, columns].copy()
+    logits[rows, columns] = -np.inf
+    lead = np.asarray(own - logits.max(axis=1))
+    logits[rows, columns] = own
+    return lead
+
+
+def _others(exponentials: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Row sums without one column each: subtracting it from the sum would lose what matters."""
+    rows = np.arange(len(exponentials))
+    own = exponentials[rows, columns].copy()
+    exponentials[rows, columns] = 0
+    sums = np.asarray(exponentials.sum(axis=1))
+    exponentials[rows, columns] = own
+    return sums
 
 
 @dataclass
@@ -67,10 +128,12 @@ class ScoreRows:
 
     Attributes:
         keep_logits: whether the full logits are kept beside the scores.
+        of_mean: whether the scores carry `ceiling`.
     """
 
     keep_logits: bool = False
-    _rows: dict[tuple[int, int, int], tuple[float, int, float, bool]] = field(default_factory=dict)
+    of_mean: bool = False
+    _rows: dict[tuple[int, int, int], tuple[Any, ...]] = field(default_factory=dict)
     _logits: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
 
     def add(
@@ -81,9 +144,10 @@ class ScoreRows:
         scores: ViewScores,
         *,
         exact: bool,
+        odds: float = 0.0,
         logits: np.ndarray | None = None,
     ) -> None:
-        """Add the views of one pass; an exact score replaces one that is not.
+        """Add the views of one pass; it replaces what was there of them.
 
         Args:
             items: [B] positions of the candidates in the chunk.
@@ -91,23 +155,31 @@ class ScoreRows:
             views: [B] numbers of the views.
             scores: of these B views.
             exact: whether they come from the canonical pass (fp32, ten views, one thread).
+            odds: the most that their log-odds may be off.
             logits: [B, K] full output, where it is kept.
         """
         for row, (item, view) in enumerate(zip(items, views, strict=True)):
             if not scores.finite[row]:
                 continue
             key = (item, model, view)
+            p_true = float(scores.p_true[row])
             self._rows[key] = (
-                float(scores.p_true[row]),
+                None if p_true != p_true else p_true,
                 int(scores.predicted[row]),
                 float(scores.confidence[row]),
                 exact,
+                odds,
+                None if scores.ceiling is None else float(scores.ceiling[row]),
             )
             if self.keep_logits and logits is not None:
                 self._logits[key] = np.asarray(logits[row], np.float32)
 
     def table(self, keys: Sequence[str], wnids: Sequence[str]) -> pa.Table:
         """The rows as a table sorted by candidate, model and view.
+
+        Columns: candidate (its key), model and view (numbers), p_true, predicted_wnid, confidence,
+        exact, odds_margin (the most that its log-odds may be off, besides `rules.MARGIN` in a
+        probability where it is not exact), ceiling (of the rule that judges the mean), logits.
 
         Args:
             keys: the candidates' keys by position in the chunk.
@@ -125,7 +197,10 @@ class ScoreRows:
             "predicted_wnid": pa.array([wnids[row[1]] for row in rows], pa.string()),
             "confidence": pa.array([row[2] for row in rows], pa.float64()),
             "exact": pa.array([row[3] for row in rows], pa.bool_()),
+            "odds_margin": pa.array([row[4] for row in rows], pa.float64()),
         }
+        if self.of_mean:
+            columns["ceiling"] = pa.array([row[5] for row in rows], pa.float64())
         if self.keep_logits:
             columns["logits"] = pa.array(
                 [self._logits[key] for key in order], pa.list_(pa.float32())
@@ -145,6 +220,16 @@ def write_table(path: Path, table: pa.Table) -> None:
 
     with atomic_write(path) as stream:
         pq.write_table(table, stream, **_WRITING)
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as the bytes that `write_table` writes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **_WRITING)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def merge_parts(paths: Sequence[Path], target: Path, about: dict[str, str]) -> int:
