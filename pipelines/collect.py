@@ -155,7 +155,7 @@ def _collect(
 ) -> Collected:
     """Take in what a source on this machine finds; resumable where it has an identity."""
     pin_label_space(workspace)
-    workspace.store.remove_leftovers()
+    workspace.store.leftovers(remove=True)
     search: RowMapping | None = None
     if identity is not None:
         with workspace.catalogue.write() as connection:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.catalog import judging
-from curate.errors import MissingExtraError, UsageError, WorkspaceError
+from curate.errors import ImageRefused, MissingExtraError, UsageError, WorkspaceError
 from curate.files import (
     csv_plain,
     csv_text,
@@ -290,15 +289,13 @@ def _lay_out(workspace: Workspace, ids: Sequence[int], folder: Path) -> None:
     with workspace.catalogue.read() as connection:
         candidates = judging.candidates_by_id(connection, ids)
     for candidate in candidates:
-        source = workspace.store.path(candidate.sha256, candidate.extension)
-        target = folder / candidate.wnid / source.name
-        target.parent.mkdir(exist_ok=True)
+        image = (candidate.sha256, candidate.extension)
+        target = folder / candidate.wnid / ".".join(image)
+        with storage_errors("the photos to evaluate on"):
+            target.parent.mkdir(exist_ok=True)
         # An image that is missing from the store has failed in the filter already.
-        with storage_errors("the photos to evaluate on"), suppress(FileNotFoundError):
-            try:
-                os.link(source, target)
-            except OSError:
-                shutil.copyfile(source, target)
+        with suppress(ImageRefused):
+            workspace.store.copy_to(*image, target)
 
 
 def _doubtful(workspace: Workspace, run_id: str, bundled: Bundled | None) -> dict[str, int] | None:

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from curate.catalog import hits, intake, judging, releases
+from curate.catalog.store import ImageStore, key_of
 from curate.errors import CurateError
 from curate.files import TEMPORARY, files_by_content, remove_leftovers, sha256_file
 from curate.progress import progress
@@ -104,13 +104,16 @@ def _label_space(workspace: Workspace) -> list[Problem]:
 def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:
     """Unfinished files and folders in the places that commands write to."""
     root = workspace.root
-    places = [root, root / "incoming", root / "lists", *root.glob("images/*"), *root.glob("runs/*")]
-    found = []
-    for folder in places:
-        count = remove_leftovers(folder, dry=not repair)
-        if count:
-            what = f"{count} unfinished files in {folder.relative_to(root)}"
-            found.append(Problem("leftover", what, _REPAIR, repair))
+    places = {
+        folder.relative_to(root).as_posix(): remove_leftovers(folder, dry=not repair)
+        for folder in [root, root / "incoming", root / "lists", *root.glob("runs/*")]
+    }
+    places |= workspace.store.leftovers(remove=repair)
+    found = [
+        Problem("leftover", f"{count} unfinished files in {place}", _REPAIR, repair)
+        for place, count in places.items()
+        if count
+    ]
     found += _downloads(workspace, repair)
     with workspace.catalogue.read() as connection:
         ended = [r["id"] for r in judging.all_runs(connection) if r["state"] == "finished"]
@@ -142,26 +145,27 @@ def _downloads(workspace: Workspace, repair: bool) -> list[Problem]:
 def _images(workspace: Workspace, repair: bool) -> list[Problem]:
     """Store and catalogue, both in the order of their names; memory does not grow."""
     problems: list[Problem] = []
+    store = workspace.store
     with workspace.catalogue.read() as connection:
         total = intake.count_images(connection)
-    stored = iter(workspace.store)
-    path = _next(stored)
+    stored = iter(store)
+    there = next(stored, None)
     with progress("doctor", total) as bar:
         for sha256, extension in _named(workspace):
-            expected = workspace.store.path(sha256, extension)
-            while path is not None and path < expected:
-                problems.append(_unnamed(path, repair))
-                path = _next(stored)
-            if path != expected:
+            expected = key_of(sha256, extension)
+            while there is not None and there < expected:
+                problems.append(_unnamed(store, there, repair))
+                there = next(stored, None)
+            if there != expected:
                 problems.append(_bad_image(workspace, "image-missing", sha256, repair))
             else:
-                if not workspace.store.holds(sha256, extension):
+                if not store.check(sha256, extension):
                     problems.append(_bad_image(workspace, "image-altered", sha256, repair))
-                path = _next(stored)
+                there = next(stored, None)
             bar.advance()
-    while path is not None:
-        problems.append(_unnamed(path, repair))
-        path = _next(stored)
+    while there is not None:
+        problems.append(_unnamed(store, there, repair))
+        there = next(stored, None)
     return problems
 
 
@@ -192,14 +196,11 @@ def _named(workspace: Workspace) -> Iterator[tuple[str, str]]:
         last = page[-1][0]
 
 
-def _next(stored: Iterator[tuple[str, Path]]) -> Path | None:
-    return next((path for _, path in stored), None)
-
-
-def _unnamed(path: Path, repair: bool) -> Problem:
+def _unnamed(store: ImageStore, key: str, repair: bool) -> Problem:
     if repair:
-        path.unlink()
-    return Problem("image-unnamed", path.name, f"{_REPAIR}: no candidate uses it", repair)
+        store.remove(key)
+    name = key.rpartition("/")[2]
+    return Problem("image-unnamed", name, f"{_REPAIR}: no candidate uses it", repair)
 
 
 def _runs(workspace: Workspace) -> list[Problem]:

@@ -145,7 +145,7 @@ class Harvest:
             Interrupted: stopped by the user; the same holds.
         """
         make_folder(self._incoming)
-        self.workspace.store.remove_leftovers()
+        self.workspace.store.leftovers(remove=True)
         remove_leftovers(self._incoming)
         with self.workspace.catalogue.write() as connection:
             hits.forget_pauses(connection, self.scope)

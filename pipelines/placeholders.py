@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import Connection
 
 from curate.catalog import facts, hits, intake
+from curate.catalog.store import key_of
 from curate.errors import BusyError, ImageRefused
 from curate.progress import say
 from curate.sources.protocol import LOCAL_SOURCES
@@ -95,7 +96,7 @@ def remove_withdrawn(workspace: Workspace) -> None:
         with workspace.catalogue.read() as connection:
             unused = intake.images_unused(connection)
         for sha256, extension in unused:
-            workspace.store.path(sha256, extension).unlink(missing_ok=True)
+            workspace.store.remove(key_of(sha256, extension))
         with workspace.catalogue.write() as connection:
             for sha256, _ in unused:
                 intake.remove_image(connection, sha256)

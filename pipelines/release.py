@@ -264,9 +264,9 @@ def _reader(workspace: Workspace) -> Callable[[str, str], bytes]:
         try:
             return store.read(sha256, extension)
         except ImageRefused as refusal:
-            place = store.path(sha256, extension).relative_to(workspace.root).as_posix()
+            name = store.name(sha256, extension)
             raise StorageError(
-                f"no release was built: the stored image {place} is {refusal.reason}; "
+                f"no release was built: the stored image {name} is {refusal.reason}; "
                 "put the original file back there"
             ) from refusal
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from curate.catalog import facts, intake
 from curate.catalog.engine import Catalogue, open_catalogue
-from curate.catalog.store import ImageStore
+from curate.catalog.store import ImageStore, open_store
 from curate.errors import UsageError, WorkspaceError
 from curate.files import hold, make_folder, printable, write_bytes
 from curate.labels.concepts import load_concepts
@@ -71,7 +71,7 @@ class Workspace:
     @cached_property
     def store(self) -> ImageStore:
         """The images."""
-        return ImageStore(self.root / "images")
+        return open_store(self.settings.store, self.root)
 
     def run_folder(self, run_id: str) -> Path:
         """The folder of a run."""

@@ -387,11 +387,11 @@ def _build_and_be_killed(workspace: Workspace, where: str) -> None:
 import os, signal
 from pathlib import Path
 from curate.catalog import releases
-from curate.catalog.store import ImageStore
+from curate.catalog.store import FolderStore
 from pipelines.release import build_release
 from pipelines.workspace import open_workspace
 
-calls, read = [], ImageStore.read
+calls, read = [], FolderStore.read
 
 def killing(*arguments):
     calls.append(0)
@@ -402,7 +402,7 @@ def killing(*arguments):
 if {where!r} == "catalogue":
     releases.add_release = killing
 else:
-    ImageStore.read = killing
+    FolderStore.read = killing
 build_release(open_workspace(Path({str(workspace.root)!r})), "0.1.0", unreviewed=True)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
