@@ -1,7 +1,8 @@
 """Opening a workspace: settings, label space, catalogue, store and folders.
 
     curate.yaml         settings
-    catalogue.sqlite    what is known (with its write-ahead log beside it)
+    catalogue.sqlite    what is known (with its write-ahead log beside it), or
+    catalogue.id        the number of the PostgreSQL database that holds it
     images/             original bytes by SHA-256
     incoming/           downloads that are not decided yet
     runs/ID/            scores and shortlist of a run
@@ -15,14 +16,14 @@ Nothing in it holds an absolute path: moved or copied, it works.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from curate.catalog import facts, intake
-from curate.catalog.engine import Catalogue, open_catalogue
+from curate.catalog.engine import Catalogue
 from curate.catalog.store import ImageStore, open_store
 from curate.errors import UsageError, WorkspaceError
 from curate.files import hold, make_folder, printable, write_bytes
@@ -36,8 +37,7 @@ from curate.settings import (
     preset_text,
     with_options,
 )
-
-_CATALOGUE = "catalogue.sqlite"
+from pipelines.catalogues import open_workspace_catalogue
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,23 @@ class Workspace:
         return self.root / "runs" / run_id
 
     @contextmanager
-    def held(self, stage: str) -> Iterator[None]:
+    def held(self, stage: str, *, shared: bool = False) -> Iterator[None]:
         """Hold a stage of this workspace against a second command of its kind.
+
+        Args:
+            stage: its name.
+            shared: let other commands hold it that share it too, where the catalogue lets several
+                work side by side; those that do not share it are kept out.
 
         Raises:
             BusyError: another command holds it; the text names it.
         """
-        folder = self.root / ".curate"
-        make_folder(folder)
-        with hold(folder / stage, f"curate {stage}"):
+        with ExitStack() as held:
+            if not (shared and self.catalogue.side_by_side):
+                folder = self.root / ".curate"
+                make_folder(folder)
+                held.enter_context(hold(folder / stage, f"curate {stage}"))
+            held.enter_context(self.catalogue.held(stage, shared=shared))
             yield
 
     def changed(self, options: Mapping[str, Any]) -> Workspace:
@@ -106,35 +114,32 @@ def create_workspace(root: Path, preset: str) -> Workspace:
         preset: a preset's name, or a YAML file.
 
     Raises:
-        WorkspaceError: there is one already.
+        WorkspaceError: there is one already, or the database belongs to another one.
         UnknownNameError, SettingsError, LabelSpaceError: the preset is unusable.
     """
     if (root / FILE_NAME).exists():
         raise WorkspaceError(f"{printable(root)} is a workspace already")
-    if (root / _CATALOGUE).exists() and not _is_empty(root / _CATALOGUE):
+    if root.exists() and not root.is_dir():
+        raise WorkspaceError(f"{printable(root)} is not a folder")
+    text = preset_text(preset)
+    settings = parse_settings(text, preset)
+    load_label_space(settings.label_space, root)
+    make_folder(root)
+    catalogue = open_workspace_catalogue(root, settings.database, create=True)
+    try:
+        with catalogue.read() as connection:
+            used = intake.count_images(connection) > 0
+    finally:
+        catalogue.close()
+    # One that is empty was made by an init that was cut off.
+    if used:
         raise WorkspaceError(
             f"{printable(root)} holds a catalogue but no {FILE_NAME}: put that back, or name "
             "another folder"
         )
-    if root.exists() and not root.is_dir():
-        raise WorkspaceError(f"{printable(root)} is not a folder")
-    text = preset_text(preset)
-    load_label_space(parse_settings(text, preset).label_space, root)
-    make_folder(root)
     # The settings make the folder a workspace, so they come last.
-    open_catalogue(root / _CATALOGUE, create=True).close()
     write_bytes(root / FILE_NAME, text)
     return open_workspace(root)
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether a catalogue is one that an init which was cut off has made."""
-    catalogue = open_catalogue(path)
-    try:
-        with catalogue.read() as connection:
-            return intake.count_images(connection) == 0
-    finally:
-        catalogue.close()
 
 
 def open_workspace(root: Path, options: Mapping[str, Any] | None = None) -> Workspace:
@@ -149,7 +154,7 @@ def open_workspace(root: Path, options: Mapping[str, Any] | None = None) -> Work
         SettingsError: its settings are wrong.
     """
     settings = load_settings(root, options)
-    return Workspace(root, settings, open_catalogue(root / _CATALOGUE))
+    return Workspace(root, settings, open_workspace_catalogue(root, settings.database))
 
 
 def pin_label_space(workspace: Workspace) -> None:

@@ -1,29 +1,27 @@
-"""Opening the catalogue: SQLite in the workspace, with transactions that lose nothing.
+"""The catalogue's transactions and migrations, and opening it as SQLite in the workspace.
 
 Python's default transaction handling of SQLite lost 549 of 640 read-modify-write transactions
 over 16 processes. Here a transaction that writes begins with BEGIN IMMEDIATE, so that it waits
 for its turn before it reads, and one that only reads begins with BEGIN, so that it never waits.
+PostgreSQL keeps the same promises in its own way (see `curate.catalog.postgres`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
+from curate.catalog.faults import BUSY_SECONDS, one_line
 from curate.errors import StorageError, WorkspaceError
 from curate.files import printable
 
 #: The migrations that this version knows, oldest first; the last one is what it works with.
 REVISIONS = ("0001", "0002", "0003")
-
-#: How long a writer waits for the other writers.
-BUSY_SECONDS = 60
 
 #: SQLite's shared memory does not work across machines.
 _NETWORK = {
@@ -45,16 +43,27 @@ class Catalogue:
     """The catalogue of one workspace; safe to share between threads.
 
     Use `read()` and `write()`; each is one transaction.
+
+    Attributes:
+        name: of a database, without user and password; empty for SQLite.
+        side_by_side: whether commands on several machines may work on it at a time.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    side_by_side = False
+
+    #: How a transaction that only reads differs from the others.
+    _reading: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, engine: Engine, name: str = "", hide: Callable[[str], str] = str) -> None:
+        self.engine, self.name, self._hide = engine, name, hide
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state and never blocks a writer."""
-        with _one_line(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with self.told(), self.engine.connect() as plain:
+            connection = plain.execution_options(**self._reading)
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -63,42 +72,40 @@ class Catalogue:
         Raises:
             StorageError: the disk is full, or the writers before did not end in time.
         """
-        with _one_line(), self.engine.connect() as plain:
+        with self.told(), self.engine.connect() as plain:
             connection = plain.execution_options(curate_write=True)
             with connection.begin():
                 yield connection
 
+    @contextmanager
+    def claiming(self) -> Iterator[Connection]:
+        """A short transaction that only calls what `curate.catalog.claims` marks for it.
+
+        It waits for no writer where the database can do without.
+        """
+        with self.write() as connection:
+            yield connection
+
+    @contextmanager
+    def held(self, stage: str, *, shared: bool = False) -> Iterator[None]:
+        """Hold a stage against commands on other machines, where the catalogue has any.
+
+        Args:
+            stage: its name.
+            shared: let others hold it that share it too.
+
+        Raises:
+            BusyError: another command holds it; the text names it.
+        """
+        yield
+
+    def told(self) -> AbstractContextManager[None]:
+        """What the database says against something is one line (see `faults.one_line`)."""
+        return one_line(self.name, self._hide)
+
     def close(self) -> None:
         """Let go of every connection."""
         self.engine.dispose()
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    try:
-        yield
-    except OperationalError as error:
-        reason = str(error.orig)
-        if "locked" in reason or "busy" in reason:
-            raise StorageError(
-                f"the catalogue was busy for over {BUSY_SECONDS} s; run the command again"
-            ) from error
-        if "full" in reason:
-            raise StorageError(
-                "the disk is full while writing the catalogue; free some space and run again"
-            ) from error
-        if "readonly" in reason or "unable to open" in reason:
-            raise StorageError(
-                "the catalogue cannot be written: the disk is read-only, or its files belong to "
-                "another user"
-            ) from error
-        raise StorageError(f"the catalogue cannot be used: {reason}") from error
-    except IntegrityError as error:
-        raise StorageError(f"the catalogue contradicts itself: {error.orig}") from error
-    except DatabaseError as error:
-        if "malformed" in str(error.orig) or "not a database" in str(error.orig):
-            raise StorageError(f"the catalogue is damaged: {error.orig}") from error
-        raise
 
 
 def open_catalogue(path: Path, *, create: bool = False) -> Catalogue:
@@ -117,16 +124,9 @@ def open_catalogue(path: Path, *, create: bool = False) -> Catalogue:
     _refuse_network_disk(path)
     catalogue = Catalogue(_sqlite_engine(path))
     try:
-        found = _revision(catalogue)
-        if found is None and not create:
+        if _revision(catalogue) is None and not create:
             raise WorkspaceError(f"{printable(path)} is no catalogue of curate")
-        if found is not None and found not in REVISIONS:
-            raise WorkspaceError(
-                f"{printable(path)} was written by a newer version (revision {found}, this one "
-                f"knows {REVISIONS[-1]}): install a newer natadv-curate"
-            )
-        if found != REVISIONS[-1]:
-            migrate(catalogue)
+        bring_up_to_date(catalogue, _revision(catalogue), printable(path))
     except BaseException:
         catalogue.close()
         raise
@@ -164,9 +164,29 @@ def _sqlite_engine(path: Path) -> Engine:
 def _revision(catalogue: Catalogue) -> str | None:
     with catalogue.read() as connection:
         query = "SELECT 1 FROM sqlite_master WHERE type='table' AND name='alembic_version'"
-        if connection.dialect.name == "sqlite" and connection.scalar(text(query)) is None:
+        if connection.scalar(text(query)) is None:
             return None
         return connection.scalar(text("SELECT version_num FROM alembic_version"))
+
+
+def bring_up_to_date(catalogue: Catalogue, found: str | None, name: str) -> None:
+    """Migrate a catalogue whose revision is not the newest one.
+
+    Args:
+        catalogue: not in use yet.
+        found: its revision; None where it has no tables yet.
+        name: what to call it in errors.
+
+    Raises:
+        WorkspaceError: it is of a newer version.
+    """
+    if found is not None and found not in REVISIONS:
+        raise WorkspaceError(
+            f"{name} was written by a newer version (revision {found}, this one "
+            f"knows {REVISIONS[-1]}): install a newer natadv-curate"
+        )
+    if found != REVISIONS[-1]:
+        migrate(catalogue)
 
 
 def migrate(catalogue: Catalogue, revision: str = REVISIONS[-1]) -> None:
@@ -177,7 +197,7 @@ def migrate(catalogue: Catalogue, revision: str = REVISIONS[-1]) -> None:
     config = Config()
     folder = str(Path(__file__).parent / "migrations")
     config.set_main_option("script_location", folder.replace("%", "%%"))
-    with _one_line(), catalogue.engine.connect() as plain:
+    with catalogue.told(), catalogue.engine.connect() as plain:
         raw = plain.connection.dbapi_connection
         on_sqlite = catalogue.engine.dialect.name == "sqlite"
         if on_sqlite and raw is not None:
@@ -199,7 +219,7 @@ def upsert(
     connection: Connection,
     table: Table,
     rows: Sequence[dict[str, Any]],
-    key: str,
+    key: str | Sequence[str],
     replace: Sequence[str] = (),
 ) -> None:
     """Insert rows whose `key` is not there yet; of the others replace the columns named.
@@ -208,10 +228,11 @@ def upsert(
         connection: a writing transaction.
         table: where to.
         rows: of several with one key the last one counts.
-        key: a column with unique values.
+        key: a column with unique values, or several that have them together.
         replace: columns that take the new value where the row is there; none leaves it alone.
     """
-    rows = list({row[key]: row for row in rows}.values())
+    keys = [key] if isinstance(key, str) else list(key)
+    rows = list({tuple(row[name] for name in keys): row for row in rows}.values())
     if not rows:
         return
     if connection.dialect.name == "postgresql":
@@ -221,9 +242,9 @@ def upsert(
     statement = insert(table)
     if replace:
         values = {name: statement.excluded[name] for name in replace}
-        connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=values), rows)
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
     else:
-        connection.execute(statement.on_conflict_do_nothing(index_elements=[key]), rows)
+        connection.execute(statement.on_conflict_do_nothing(index_elements=keys), rows)
 
 
 def pieces(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
