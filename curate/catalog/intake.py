@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping, delete, func, literal, select, up
 from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
     candidates,
+    controls,
     duplicates,
     images,
     origins,
@@ -191,7 +192,7 @@ def withdraw_image(connection: Connection, sha256: str, local: Iterable[str]) ->
     numbers = list(connection.scalars(mine))
     if not numbers:
         return []
-    for table in (verdicts, release_items):
+    for table in (verdicts, release_items, controls):
         if connection.scalar(select(func.count()).where(table.c.candidate_id.in_(mine))):
             return []
     own = select(func.count()).where(

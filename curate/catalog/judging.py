@@ -19,9 +19,11 @@ from sqlalchemy import (
     update,
 )
 
-from curate.catalog.engine import pieces
+from curate.catalog import claims
+from curate.catalog.engine import pieces, upsert
 from curate.catalog.tables import (
     candidates,
+    controls,
     duplicates,
     images,
     origins,
@@ -29,6 +31,7 @@ from curate.catalog.tables import (
     runs,
     verdicts,
 )
+from curate.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Shortlisted:
     wnid: str
     predicted_wnid: str
     confidence: float
-    p_true: float
+    p_true: float | None
     borderline: bool
     locator: str | None
 
@@ -122,8 +125,18 @@ def all_runs(connection: Connection) -> list[RowMapping]:
 
 
 def start_run(connection: Connection, row: dict[str, Any]) -> None:
-    """Record a run before its first image."""
-    connection.execute(insert(runs).values(row))
+    """Record a run before its first image, unless another command has just begun the same one.
+
+    Raises:
+        StorageError: another run has this id.
+    """
+    upsert(connection, runs, [row], "id")
+    there = run(connection, row["id"])
+    # An id is the beginning of a hash: two may meet, once in millions of years.
+    if there is not None and there["scoring"] != row["scoring"]:
+        raise StorageError(
+            f"another run has the id {row['id']} already; change a setting, such as filter.seed"
+        )
 
 
 def update_run(connection: Connection, run_id: str, values: dict[str, Any]) -> None:
@@ -145,11 +158,32 @@ def add_part(connection: Connection, part: dict[str, Any], rows: Sequence[dict[s
 
 
 def forget_part(connection: Connection, run_id: str, number: int, ids: Sequence[int]) -> None:
-    """Take back a part and the verdicts on its candidates `ids`."""
+    """Take back a part and the verdicts on its candidates `ids`; its chunk is claimed anew."""
+    claims.reopen(connection, run_id, [number])
     connection.execute(delete(parts).where(parts.c.run_id == run_id, parts.c.number == number))
     for some in pieces(ids):
         connection.execute(
             delete(verdicts).where(verdicts.c.run_id == run_id, verdicts.c.candidate_id.in_(some))
+        )
+
+
+def forget_parts(connection: Connection, run_id: str) -> None:
+    """Take back all parts of a run, and its verdicts; its chunks are claimed anew."""
+    claims.reopen(connection, run_id)
+    connection.execute(delete(parts).where(parts.c.run_id == run_id))
+    forget_verdicts(connection, run_id)
+
+
+def set_controls(connection: Connection, run_id: str, candidate_ids: Sequence[int]) -> None:
+    """Record a run's control sample, in review order; it replaces an earlier one."""
+    connection.execute(delete(controls).where(controls.c.run_id == run_id))
+    if candidate_ids:
+        connection.execute(
+            insert(controls),
+            [
+                {"run_id": run_id, "candidate_id": number, "place": place}
+                for place, number in enumerate(candidate_ids, start=1)
+            ],
         )
 
 
@@ -251,7 +285,7 @@ def verdict_counts(connection: Connection, run_id: str) -> list[tuple[str, str |
         select(verdicts.c.outcome, verdicts.c.reason, func.count())
         .where(verdicts.c.run_id == run_id)
         .group_by(verdicts.c.outcome, verdicts.c.reason)
-        .order_by(verdicts.c.outcome, verdicts.c.reason)
+        .order_by(verdicts.c.outcome, verdicts.c.reason.nulls_first())
     )
     return [(outcome, reason, count) for outcome, reason, count in connection.execute(query)]
 
@@ -294,7 +328,7 @@ def nearest_misses(connection: Connection, run_id: str, count: int) -> list[RowM
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .join(images, images.c.sha256 == candidates.c.sha256)
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "removed")
-        .order_by(verdicts.c.p_true, candidates.c.key)
+        .order_by(verdicts.c.p_true.nulls_last(), candidates.c.key)
         .limit(count)
     )
     return [row._mapping for row in connection.execute(query)]

@@ -64,7 +64,7 @@ def run_counts(connection: Connection, run_id: str) -> list[RowMapping]:
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .where(verdicts.c.run_id == run_id)
         .group_by(*what)
-        .order_by(*what)
+        .order_by(*what[:2], verdicts.c.reason.nulls_first())
     )
     return [row._mapping for row in connection.execute(query)]
 

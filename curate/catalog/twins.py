@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, case, delete, func, insert, select
+from sqlalchemy import BigInteger, Connection, RowMapping, case, cast, delete, func, insert, select
 
 from curate.catalog.engine import pieces
 from curate.catalog.tables import candidates, duplicates, images
@@ -31,7 +31,10 @@ def ranked(connection: Connection) -> Iterator[RowMapping]:
         .join(images, images.c.sha256 == candidates.c.sha256)
         .where(images.c.perceptual_hash != "")
         .order_by(
-            (images.c.width * images.c.height).desc(), images.c.bytes.desc(), candidates.c.key
+            # Of 32 bits in PostgreSQL, which the product may exceed.
+            (cast(images.c.width, BigInteger) * images.c.height).desc(),
+            images.c.bytes.desc(),
+            candidates.c.key,
         )
     )
     rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
