@@ -41,9 +41,9 @@ from torchvision import transforms
 from curate.filtration.plan import prepare
 from curate.models.runtime import bound_threads
 from pipelines.collect import collect_folder
-from pipelines.engines import usable_cores
 from pipelines.filter import FilterRun, begin_run
 from pipelines.runs import read_shortlist
+from pipelines.threads import usable_cores
 from pipelines.workspace import Workspace, create_workspace
 
 BATCH_SIZES = (1, 4, 16)
@@ -102,7 +102,6 @@ def naive(
 
 def traced(run: FilterRun) -> list[tuple[int, int]]:
     """The forward passes that a run needs: (classifier, views in the batch), in any order."""
-    from curate.filtration.cascade import judge_chunk
 
     passes: list[tuple[int, int]] = []
     for number, classifier in enumerate(run.plan.classifiers):
@@ -116,10 +115,9 @@ def traced(run: FilterRun) -> list[tuple[int, int]]:
 
         classifier.logits = logits  # type: ignore[method-assign]
     with bound_threads(1):
-        for chunk in run.candidates.chunks():
-            candidates, photos = run.load(chunk)
-            targets = [run.targets[c.wnid] for c in candidates]
-            judge_chunk(photos, targets, run.plan)
+        for number, _ in run.candidates.spans():
+            chunk = run.chunk(number)
+            run.scorer.judged(chunk, run.scorer.load(chunk))
     for classifier in run.plan.classifiers:
         del classifier.logits  # type: ignore[method-assign]
     return passes

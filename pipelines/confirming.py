@@ -33,8 +33,8 @@ from curate.models.features import FeatureReader
 from curate.models.runtime import bound_threads
 from curate.progress import Stop, progress
 from curate.settings import ImageLimits
-from pipelines.engines import run_here, usable_cores
 from pipelines.picture_sets import PictureSet, any_shape, read_picture
+from pipelines.threads import run_here, usable_cores
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -1,75 +1,72 @@
-"""Engines: where the chunks of a run are worked on. The local one uses this machine's cores."""
+"""Engines: where the chunks of a run are scored. The local one uses this process."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from curate.progress import Stop
+from pipelines.scoring import Chunk, Job, Scored, Scorer
+from pipelines.threads import run_here
 
-Chunk = TypeVar("Chunk")
-Result = TypeVar("Result")
-
-
-def usable_cores() -> int:
-    """The cores that this process may use, by its affinity and its control group."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:
-        cores = os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as stream:  # noqa: PTH123
-            quota, period = stream.read().split()
-        if quota != "max":
-            cores = min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass
-    return cores
+#: Chunks that are decoded, or wait decoded, while a GPU works on one.
+_AHEAD = 2
 
 
-def run_here(
-    chunks: Iterable[Chunk],
-    work: Callable[[Chunk], Result],
-    workers: int,
-    stop: Stop | None = None,
-) -> Iterator[tuple[Chunk, Result]]:
-    """Work on chunks in threads, and hand out each with its result as soon as it is there.
+class Engine(Protocol):
+    """Where chunks are scored."""
 
-    At most `workers + 1` chunks are under way at a time, whatever the number of chunks. When a
-    stop is requested no further chunk starts; those at work end and are handed out.
+    @property
+    def workers(self) -> int:
+        """Chunks that are worked on at one time."""
 
-    Args:
-        chunks: what to work on; taken lazily.
-        work: called in a worker thread.
-        workers: the number of threads.
-        stop: asks to stop.
+    def run(self, chunks: Iterable[Chunk], stop: Stop) -> Iterator[tuple[Chunk, Scored]]:
+        """Score chunks, and hand out each as soon as it is done, in any order.
 
-    Raises:
-        whatever `work` raises, at once: chunks at work are left to end by themselves.
-    """
-    waiting = iter(chunks)
-    under_way: dict[Future[Result | None], Chunk] = {}
+        Args:
+            chunks: taken lazily; a bounded number is under way at a time.
+            stop: asks to stop: no further chunk starts, those at work end and are handed out.
 
-    def worked(chunk: Chunk) -> Result | None:
-        return None if stop and stop.requested else work(chunk)
+        Raises:
+            UsageError, StorageError: whatever makes every chunk impossible.
+        """
 
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="curate")
-    try:
-        while True:
-            while len(under_way) <= workers and not (stop and stop.requested):
-                try:
-                    chunk = next(waiting)
-                except StopIteration:
-                    break
-                under_way[pool.submit(worked, chunk)] = chunk
-            if not under_way:
-                return
-            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                chunk, result = under_way.pop(future), future.result()
-                if result is not None:
-                    yield chunk, result
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    def widen(self, job: Job) -> None:
+        """Go on with the wider margins of a job that is otherwise the same."""
+
+    def close(self) -> None:
+        """End what was started; what is under way is lost."""
+
+
+class LocalEngine:
+    """This process: on the CPU a thread a core; for a GPU one that judges, and decoding ones."""
+
+    def __init__(self, scorer: Scorer, cores: int) -> None:
+        self.scorer, self.cores = scorer, cores
+        self._on_cpu = scorer.device == "cpu"
+
+    @property
+    def workers(self) -> int:
+        """See `Engine.workers`."""
+        return self.cores if self._on_cpu else 1
+
+    def run(self, chunks: Iterable[Chunk], stop: Stop) -> Iterator[tuple[Chunk, Scored]]:
+        """See `Engine.run`."""
+        if self._on_cpu:
+            yield from run_here(chunks, self.scorer.score, self.cores, stop)
+            return
+        with ThreadPoolExecutor(self.cores) as decoders:
+            loaded = run_here(
+                chunks, lambda chunk: self.scorer.load(chunk, decoders.map), _AHEAD, stop
+            )
+            judged = run_here(loaded, lambda pair: self.scorer.judge(*pair), 1)
+            for (chunk, _), scored in judged:
+                yield chunk, scored
+
+    def widen(self, job: Job) -> None:
+        """See `Engine.widen`."""
+        self.scorer.widen(job)
+
+    def close(self) -> None:
+        """Nothing: threads end with their chunks."""

@@ -20,7 +20,7 @@ from curate.sources.manners import Manners
 from curate.sources.placeholders import Placeholders
 from curate.sources.protocol import Source
 from curate.sources.robots import Robots
-from pipelines.engines import usable_cores
+from pipelines.threads import usable_cores
 from pipelines.workspace import Workspace
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from curate.settings import ImageLimits
 from curate.sources.folder import read_image, scan_class_folders
 from curate.sources.protocol import Hit, Query
 from curate.sources.tar import TarFiles
-from pipelines.engines import usable_cores
+from pipelines.threads import usable_cores
 
 #: Training images of any shape count, also those that would be no candidates.
 _ANY_SHAPE = {"min_side": 1, "max_aspect_ratio": 1e9}

@@ -17,8 +17,8 @@ from curate.settings import ImageLimits
 from curate.sources.folder import read_image
 from curate.testbed.predictions import Gathered, Predictions, Scores, score_logits
 from pipelines.datasets import Dataset
-from pipelines.engines import run_here, usable_cores
 from pipelines.provenance import made_by
+from pipelines.threads import run_here, usable_cores
 
 if TYPE_CHECKING:
     from curate.images.views import ViewRecipe
@@ -133,7 +133,10 @@ class Forward:
 
     def made_by(self) -> dict[str, Any]:
         """What computed the numbers, beside the classifier."""
-        return made_by(str(self.classifier.device), self._batch_size)
+        return made_by(str(self.classifier.device)) | {
+            "dtype": "float32",
+            "batch_size": self._batch_size,
+        }
 
 
 def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:

@@ -9,21 +9,27 @@ from typing import Any
 from curate._version import __version__
 
 
-def made_by(device: str, batch_size: int) -> dict[str, Any]:
+def made_by(device: str) -> dict[str, Any]:
     """What computes scores here and now, beside the classifiers themselves.
 
     Args:
         device: where forward passes run, "cpu" or "cuda:0".
-        batch_size: views in one shared forward pass.
     """
     from curate.images.decode import DECODER
 
     return {
-        "device": device,
-        "dtype": "float32",
-        "batch_size": batch_size,
+        "device": device_name(device),
         "decoder": DECODER,
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("numpy", "pillow", "torch")},
         "curate": __version__,
     }
+
+
+def device_name(device: str) -> str:
+    """A device by what it is: several of one kind compute alike, whatever their numbers."""
+    if not device.startswith("cuda"):
+        return device
+    import torch
+
+    return f"cuda ({torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda})"

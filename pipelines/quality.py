@@ -15,8 +15,8 @@ from curate.errors import ImageRefused
 from curate.images.decode import decode_trusted
 from curate.images.quality import Quality, flags
 from curate.progress import progress
-from pipelines.engines import usable_cores
 from pipelines.reading import looks_of
+from pipelines.threads import usable_cores
 from pipelines.workspace import Workspace
 
 #: The flags of candidates by id. One that is not there has none, or was never measured.

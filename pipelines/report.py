@@ -344,6 +344,10 @@ class _Report:
         libraries = [model["libraries"] for model in self.record["models"]]
         for maker in [*self.record["made_by"], *libraries]:
             for name, value in maker.items():
+                if name == "forwards":
+                    value = ", ".join(
+                        dict.fromkeys(f"{f['backend']} {f['precision']}" for f in value)
+                    )
                 told = found.setdefault(name, [])
                 if str(value) not in told:
                     told.append(str(value))
@@ -353,8 +357,9 @@ class _Report:
         """What made the run; takes from `makers` what is no version."""
         record, summary = self.record, self.run["summary"]
         space = record["label_space"]
-        device, dtype, batch, decoder = (
-            ", ".join(makers.pop(key)) for key in ("device", "dtype", "batch_size", "decoder")
+        device, exact, shared, margins, widened, decoder = (
+            ", ".join(makers.pop(key))
+            for key in ("device", "exact", "forwards", "margins", "widened", "decoder")
         )
         order = ", ".join(self.shorts[number] for number in record["order"])
         set_aside = record.get("set_aside", {})
@@ -377,7 +382,10 @@ class _Report:
             ),
             ("Started", f"{self.run['started']:%Y-%m-%d %H:%M:%S} UTC"),
             ("Ended", f"{self.run['finished']:%Y-%m-%d %H:%M:%S} UTC"),
-            ("Computed on", f"{device}, {dtype}, batches of {batch}"),
+            ("Computed on", device),
+            ("What is exact", exact),
+            ("Shared batches", shared if margins == "None" else f"{shared}, margins {margins}"),
+            *([("Margins widened", widened)] if widened != "0" else []),
             ("Images decoded by", decoder),
         ]
 

@@ -11,7 +11,6 @@ from sqlalchemy import RowMapping
 from curate.catalog import judging
 from curate.errors import UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
-from curate.labels.space import LabelSpace
 from pipelines.quality import Flags, candidate_flags
 from pipelines.workspace import Workspace
 
@@ -77,29 +76,29 @@ def shortlist_flags(workspace: Workspace, rows: Sequence[judging.Shortlisted]) -
         return candidate_flags(workspace, connection, [row.candidate_id for row in rows])
 
 
-def shortlist_cells(row: judging.Shortlisted, space: LabelSpace, flags: Flags) -> dict[str, Any]:
+def shortlist_cells(row: judging.Shortlisted, workspace: Workspace, flags: Flags) -> dict[str, Any]:
     """One row of the shortlist in the words of the contract, with the names of its classes, where
     the photo was first seen, and its quality flags joined by semicolons."""
     told = {
-        "name": space.get(row.wnid).name,
-        "predicted_name": space.get(row.predicted_wnid).name,
+        "name": workspace.weak_labels.get(row.wnid).name,
+        "predicted_name": workspace.label_space.get(row.predicted_wnid).name,
         "quality": ";".join(flags.get(row.candidate_id, ())),
     }
     return {column: told.get(column, getattr(row, column, None)) for column in _COLUMNS}
 
 
 def shortlist_text(
-    rows: Sequence[judging.Shortlisted], space: LabelSpace, flags: Flags, form: str
+    rows: Sequence[judging.Shortlisted], workspace: Workspace, flags: Flags, form: str
 ) -> str:
     """The shortlist in review order, as CSV or JSON Lines, the same bytes each time.
 
     Args:
         rows: the shortlist.
-        space: the label space, for the names of classes.
+        workspace: for the names of classes.
         flags: the quality flags of candidates.
         form: "csv" or "jsonl".
     """
-    cells = [shortlist_cells(row, space, flags) for row in rows]
+    cells = [shortlist_cells(row, workspace, flags) for row in rows]
     if form == "jsonl":
         return "".join(canonical_json(row).decode() + "\n" for row in cells)
     return csv_text(

@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.choices import QUALITY_FLAGS, STAGES, CapOrder, Views
+from curate.choices import (
+    QUALITY_FLAGS,
+    STAGES,
+    Backend,
+    CapOrder,
+    ConfidenceOf,
+    Engine,
+    Precision,
+    Views,
+)
 from curate.cli.common import (
     Classes,
     Debug,
@@ -36,8 +45,8 @@ def filter_(
     rule: Annotated[
         str | None,
         typer.Option(
-            help="What removes a candidate: misclassified. Example: --rule misclassified. "
-            "Default: the setting (misclassified).",
+            help="What removes a candidate: misclassified (ImageNet-A) or outlier (ImageNet-O). "
+            "Example: --rule outlier. Default: the setting (misclassified).",
             show_default=False,
         ),
     ] = None,
@@ -55,6 +64,23 @@ def filter_(
         typer.Option(
             help="Most probability that a view may give the true class. Example: --threshold 0.15. "
             "Default: the setting (0.15).",
+            show_default=False,
+        ),
+    ] = None,
+    confidence: Annotated[
+        ConfidenceOf | None,
+        typer.Option(
+            help="Rule outlier: whose confidence counts, that of the centre crop or that of the "
+            "mean softmax of the ten crops. Example: --confidence mean. Default: the setting "
+            "(centre).",
+            show_default=False,
+        ),
+    ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Rule outlier: least confidence that every model must have. Example: "
+            "--min-confidence 0.95. Default: the setting (0.9).",
             show_default=False,
         ),
     ] = None,
@@ -125,6 +151,40 @@ def filter_(
             show_default=False,
         ),
     ] = None,
+    backend: Annotated[
+        Backend | None,
+        typer.Option(
+            help="What runs the networks where they need not be exact to the last bit; verdicts "
+            "are the same with each. auto takes the fastest that is installed. Example: --backend "
+            "torch. Default: the setting (auto).",
+            show_default=False,
+        ),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(
+            help="In which numbers, where they need not be exact to the last bit; verdicts are the "
+            "same with each. Example: --precision bf16. Default: the setting (auto).",
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            help="Where candidates are scored: local or ray. Example: --engine ray. Default: the "
+            "setting (local).",
+            show_default=False,
+        ),
+    ] = None,
+    control: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Draw N candidates before the filter as a control sample. Example: --control 200. "
+            "Default: the setting (0).",
+            show_default=False,
+        ),
+    ] = None,
     by_class: Annotated[
         bool,
         typer.Option(
@@ -147,6 +207,12 @@ def filter_(
             "filter.rule": rule,
             "filter.models": tuple(map(_from_here, model)) if model else None,
             "filter.threshold": threshold,
+            "filter.confidence": confidence,
+            "filter.min_confidence": min_confidence,
+            "filter.backend": backend,
+            "filter.precision": precision,
+            "filter.engine": engine,
+            "filter.control": control,
             "filter.cap": cap,
             "filter.cap_order": cap_order,
             "filter.without": None if without is None else _flags(without),
@@ -249,9 +315,9 @@ def shortlist(
 
     opened = workspace()
     run_id, rows = read_shortlist(opened, run)
-    space, flags = opened.label_space, shortlist_flags(opened, rows)
+    flags = shortlist_flags(opened, rows)
     if shared.json:
-        cells = [shortlist_cells(row, space, flags) for row in rows]
+        cells = [shortlist_cells(row, opened, flags) for row in rows]
         emit({"run": run_id, "shortlist": cells})
     else:
-        sys.stdout.write(shortlist_text(rows, space, flags, form))
+        sys.stdout.write(shortlist_text(rows, opened, flags, form))
