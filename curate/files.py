@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
@@ -179,6 +180,25 @@ def sha256_file(path: Path) -> str:
     """The SHA-256 of a file's content, read in pieces."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def data_file(relative: str) -> Path:
+    """A file that travels with the project: presets and label data.
+
+    Args:
+        relative: for example "labels/imagenet-a.csv" or "presets/imagenet-a.yaml".
+
+    Returns:
+        Its path in the installed package, or else in the checkout's `configs/`.
+
+    Raises:
+        FileNotFoundError: neither has it, which is a fault of the installation.
+    """
+    package = Path(str(resources.files("curate")))
+    for root in (package / "configs", package.parent / "configs"):
+        if (root / relative).is_file():
+            return root / relative
+    raise FileNotFoundError(f"{relative} is missing from the installation of natadv-curate")
 
 
 def candidate_key(sha256: str, wnid: str) -> str:

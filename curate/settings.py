@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -19,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
 from curate.errors import SettingsError, UnknownNameError, WorkspaceError, nearest
-from curate.files import printable
+from curate.files import data_file, printable
 from curate.setting_groups import (
     CollectSettings,
     FilterSettings,
@@ -251,25 +250,6 @@ def find_workspace(given: Path | None = None, start: Path | None = None) -> Path
     raise WorkspaceError(
         "no workspace here or above; make one with: curate init DIR, or name one with -w DIR"
     )
-
-
-def data_file(relative: str) -> Path:
-    """A file that travels with the project: presets and label data.
-
-    Args:
-        relative: for example "labels/imagenet-a.csv" or "presets/imagenet-a.yaml".
-
-    Returns:
-        Its path in the installed package, or else in the checkout's `configs/`.
-
-    Raises:
-        FileNotFoundError: neither has it, which is a fault of the installation.
-    """
-    package = Path(str(resources.files("curate")))
-    for root in (package / "configs", package.parent / "configs"):
-        if (root / relative).is_file():
-            return root / relative
-    raise FileNotFoundError(f"{relative} is missing from the installation of natadv-curate")
 
 
 def presets() -> dict[str, Path]:

@@ -12,6 +12,7 @@ MAX_CLASSES = 100_000
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BLANKS = re.compile(r"[\s_\-\u2010-\u2015]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # An id names a folder of a release, and these open devices on Windows.
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[1-9]", re.IGNORECASE)
 
@@ -33,6 +34,7 @@ class LabelClass:
         queries: search terms that find photos of it.
         scientific_names: taxa whose photos show it, for living things.
         taxon_ranks: the rank of each of these ("suborder"): names of different taxa may be equal.
+        wordnet: WordNet ids of what it shows, where its own id is none.
     """
 
     wnid: str
@@ -44,9 +46,15 @@ class LabelClass:
     queries: tuple[str, ...] = ()
     scientific_names: tuple[str, ...] = ()
     taxon_ranks: tuple[str, ...] = ()
+    wordnet: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(dict.fromkeys((self.name, *self.names))))
+
+    @property
+    def synsets(self) -> tuple[str, ...]:
+        """Where it stands in WordNet: what it names there, else its own id, which may be none."""
+        return self.wordnet or (self.wnid,)
 
     def explain(self, asked: str) -> str:
         """The id with what tells this class from others that carry the name `asked`.
@@ -92,7 +100,7 @@ def first_fault(classes: Sequence[LabelClass]) -> tuple[int, str] | None:
             return position, f"id {wnid!r} {how}"
         ids[wnid.casefold()] = wnid
         for name in item.names:
-            if not name.strip() or any(unicodedata.category(sign) == "Cc" for sign in name):
+            if not name.strip() or _CONTROL.search(name):
                 return position, f"name {name!r} is empty or holds a control character"
         if column is not None:
             if column < 0:

@@ -35,6 +35,9 @@ class LabelSpace:
         LabelSpaceError: the classes make no label space.
     """
 
+    #: What errors call one of its classes.
+    noun = "class"
+
     def __init__(self, name: str, classes: Iterable[LabelClass]) -> None:
         self.name = name
         self.classes = tuple(classes)
@@ -82,6 +85,13 @@ class LabelSpace:
         """
         return self.classes[self.position(wnid)]
 
+    def name_of(self, wnid: str) -> str:
+        """What the class with this id is called first; the id itself where there is no such class.
+
+        A table that was edited since may lack a class that candidates have.
+        """
+        return self.get(wnid).name if wnid in self else wnid
+
     def knows(self, text: str) -> bool:
         """Whether an id or name is that of at least one class."""
         return bool(self._find(text))
@@ -106,7 +116,7 @@ class LabelSpace:
             raise self._unknown(text, where)
         if len(found) > 1:
             told = [item.explain(text) for item in found]
-            raise AmbiguousNameError("class", text, told, where=where)
+            raise AmbiguousNameError(self.noun, text, told, where=where)
         return found[0]
 
     def select(self, arguments: Sequence[str], base: Path | None = None) -> tuple[str, ...]:
@@ -138,7 +148,7 @@ class LabelSpace:
             else:
                 named = self._listed(argument.strip(), "")
             if not named:
-                raise UsageError(f"class argument {argument!r} names no class")
+                raise UsageError(f"class argument {argument!r} names no {self.noun}")
             chosen |= named
         return tuple(wnid for wnid in self.wnids if wnid in chosen)
 
@@ -212,13 +222,16 @@ class LabelSpace:
         return [self.classes[i] for i in names.get(key) or last_resort.get(key) or []]
 
     def _unknown(self, text: str, where: str = "") -> UnknownNameError:
-        outside = [] if self.name == PRESETS[0] else load_label_space(PRESETS[0])._find(text)
-        if outside:
+        if outside := self._outside(text):
             told = " and ".join(f"{item.wnid} ({item.name})" for item in outside)
             note = f"label space {self.name} lacks ImageNet-1k's {told}"
-            return UnknownNameError("class", text, (), where=where, note=note)
+            return UnknownNameError(self.noun, text, (), where=where, note=note)
         spelt = (name for item in self.classes for name in (item.wnid, *item.names))
-        return UnknownNameError("class", text, (*PRESETS, *spelt), where=where)
+        return UnknownNameError(self.noun, text, (*PRESETS, *spelt), where=where)
+
+    def _outside(self, text: str) -> list[LabelClass]:
+        """The classes of a larger label space that a text names."""
+        return [] if self.name == PRESETS[0] else load_label_space(PRESETS[0])._find(text)
 
     def _listed(self, text: str, where: str) -> set[str]:
         # A name may hold a comma itself, so the whole text goes first.
@@ -238,7 +251,7 @@ class LabelSpace:
             shared = {wnid for wnid in load_label_space(text).wnids if wnid in self}
             if not shared:
                 place = f"{where}: " if where else ""
-                raise UsageError(f"{place}label space {self.name} has no class of {text}")
+                raise UsageError(f"{place}label space {self.name} has no {self.noun} of {text}")
             return shared
         return None
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from curate.errors import LabelSpaceError, nearest
-from curate.files import csv_plain, printable, read_csv
+from curate.files import csv_plain, data_file, printable, read_csv
 from curate.labels.classes import MAX_CLASSES, LabelClass, first_fault
-from curate.settings import data_file
 
 #: The label spaces that travel with the project.
 PRESETS = ("imagenet-1k", "imagenet-a", "imagenet-o")
@@ -20,6 +19,7 @@ PRESETS = ("imagenet-1k", "imagenet-a", "imagenet-o")
 _ID = ("wnid", "id")
 _NAMES = ("names", "synonyms")
 _COLUMN = ("column", "index")
+_WORDNET = "wordnet"
 
 
 @lru_cache(maxsize=1)
@@ -55,13 +55,21 @@ def preset_classes(preset: str) -> list[LabelClass]:
     return [known[row["wnid"]] for _, row in read_csv(data_file(f"labels/{preset}.csv"), ["wnid"])]
 
 
-def read_classes(path: Path) -> list[LabelClass]:
+def read_classes(
+    path: Path, known: Callable[[str], LabelClass | None] | None = None
+) -> list[LabelClass]:
     """The classes of a user's table, in its order.
 
     The CSV file has a header with `wnid` or `id`, and optionally `name`, `names` or `synonyms`
-    (separated by semicolons, or by commas where no semicolon occurs), and `column` or `index`:
-    the column of an ImageNet-1k output that the class reads. For a WordNet id of ImageNet-1k names
-    and column are filled in. Further columns are ignored.
+    (separated by semicolons, or by commas where no semicolon occurs), `column` or `index`: the
+    column of an ImageNet-1k output that the class reads, and `wordnet`: ids of WordNet that say
+    what an id of the user's own shows. For a WordNet id of ImageNet-1k names and column are filled
+    in. Further columns are ignored.
+
+    Args:
+        path: the table.
+        known: gives the class of an id whose names are to be filled in; those of ImageNet-1k by
+            default.
 
     Raises:
         LabelSpaceError: the table is unusable; the text names the line.
@@ -69,6 +77,7 @@ def read_classes(path: Path) -> list[LabelClass]:
     """
     classes: list[LabelClass] = []
     lines: list[int] = []
+    known = known or imagenet().get
     header: tuple[str, str | None, str | None] | None = None
     for line, row in read_csv(path, []):
         where = f"{printable(path)}, line {line}"
@@ -83,6 +92,8 @@ def read_classes(path: Path) -> list[LabelClass]:
                 name=_blanks(csv_plain(row.get("name", ""))),
                 names=_list(csv_plain(row[names_column]) if names_column else ""),
                 number=row[number_column].strip() if number_column else "",
+                wordnet=row.get(_WORDNET, ""),
+                known=known,
                 where=where,
             )
         )
@@ -126,23 +137,49 @@ def _header(columns: Iterable[str], path: Path) -> tuple[str, str | None, str | 
     return wnid, spelt(_NAMES), spelt(_COLUMN)
 
 
-def _own_class(wnid: str, name: str, names: tuple[str, ...], number: str, where: str) -> LabelClass:
+def _own_class(
+    wnid: str,
+    name: str,
+    names: tuple[str, ...],
+    number: str,
+    wordnet: str,
+    known: Callable[[str], LabelClass | None],
+    where: str,
+) -> LabelClass:
     if number and not re.fullmatch(r"-?[0-9]{1,9}", number):
         raise LabelSpaceError(f"{where}: column {number!r} is not a whole number")
     column = int(number) if number else None
-    known = imagenet().get(wnid)
-    if known is None:
-        return LabelClass(wnid, name or (names[0] if names else wnid), names, column)
-    if column not in (None, known.column):
+    synsets = _synsets(wordnet, where)
+    there = known(wnid)
+    if there is None:
+        name = name or (names[0] if names else wnid)
+        return LabelClass(wnid, name, names, column, wordnet=synsets)
+    if there.column is not None and column not in (None, there.column):
         raise LabelSpaceError(
-            f"{where}: {wnid} ({known.name}) is column {known.column} of an ImageNet-1k output, "
+            f"{where}: {wnid} ({there.name}) is column {there.column} of an ImageNet-1k output, "
             f"not {column}: correct the cell or leave it empty"
         )
     return replace(
-        known,
-        name=name or (names[0] if names else known.name),
-        names=(*names, *known.names),
+        there,
+        name=name or (names[0] if names else there.name),
+        names=(*names, *there.names),
+        wordnet=synsets,
     )
+
+
+def _synsets(cell: str, where: str) -> tuple[str, ...]:
+    """The WordNet ids of a cell, separated by blanks, commas or semicolons."""
+    wnids = tuple(dict.fromkeys(re.split(r"[\s,;]+", cell.strip()))) if cell.strip() else ()
+    if wnids:
+        from curate.labels.wordnet import wordnet
+
+        for wnid in wnids:
+            if wnid not in wordnet():
+                raise LabelSpaceError(
+                    f"{where}: the column 'wordnet' holds {wnid!r}, which is none of the ids of "
+                    "WordNet 3.0 that ImageNet-21k has or has below it"
+                )
+    return wnids
 
 
 def _list(cell: str) -> tuple[str, ...]:
