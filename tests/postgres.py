@@ -33,10 +33,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Server:
-    """A running server with one user, `curate`, who asks for a password.
+    """A running server with one user, `curate`, who needs a password.
 
     Args:
         settings: of the server, by name.
+
+    Attributes:
+        port: where it listens on loopback.
+        locales: those that a database may have; the first one orders text in its own way, where
+            this machine can make such a locale.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -48,6 +53,7 @@ class Server:
             self._bin = self._programs()
             if self._user is not None:
                 shutil.chown(self._root, self._user, pwd.getpwnam(self._user).pw_gid)
+            self.locales = self._make_locales()
             self._data = self._root / "data"
             self._initialise()
             self.port = _free_port()
@@ -78,14 +84,12 @@ class Server:
         """The address of a new, empty database.
 
         Args:
-            locale: how it orders text where nothing else is told, an ICU locale or "C".
+            locale: how it orders text where nothing else is told.
             encoding: of its text.
         """
         name = f"test_{secrets.token_hex(6)}"
-        how = "LOCALE 'C'"
-        if locale != "C":
-            how = f"LOCALE_PROVIDER icu ICU_LOCALE '{locale}' LOCALE 'C'"
-        self.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' {how}")
+        how = f"TEMPLATE template0 ENCODING '{encoding}' LOCALE '{locale}'"
+        self.run(f"CREATE DATABASE {name} {how}")
         return self.address(name)
 
     def drop(self, address: str) -> None:
@@ -127,6 +131,7 @@ class Server:
                 stderr=log,
                 user=self._user,
                 cwd=self._root,
+                env=self._environ,
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
@@ -181,8 +186,23 @@ class Server:
             check=True,
             user=self._user,
             cwd=self._root,
+            env=self._environ,
             stdout=subprocess.DEVNULL,
         )
+
+    @property
+    def _environ(self) -> dict[str, str]:
+        return {**os.environ, "LOCPATH": str(self._root / "locale")}
+
+    def _make_locales(self) -> list[str]:
+        folder = self._root / "locale"
+        folder.mkdir()
+        command: Sequence[Any] = ["localedef", "-i", "en_US", "-f", "UTF-8", folder / "en_US.UTF-8"]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return ["C"]
+        return ["en_US.UTF-8", "C"]
 
     def _programs(self) -> Path:
         """The folder of the programs, where the other user can run them."""

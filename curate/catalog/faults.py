@@ -52,7 +52,7 @@ _WORDS: tuple[tuple[str, type[CurateError], str], ...] = (
     ("connection is closed", StorageError, _STATES["08"][1]),
     ("connection is lost", StorageError, _STATES["08"][1]),
     ("too many clients", StorageError, _STATES["53300"][1]),
-    ("invalid", WorkspaceError, "the database {name} cannot be used: {reason}"),
+    ("invalid ", WorkspaceError, "the database {name} cannot be used: {reason}"),
 )
 
 _AWAY = "the database {name} cannot be reached ({reason}); is its server running?"
