@@ -35,7 +35,7 @@ from curate.sources.states import is_failure
 from pipelines.admission import Admission, Decided, Labels, Ready, Refused
 from pipelines.engines import usable_cores
 from pipelines.reading import KnownImages, image_row
-from pipelines.workspace import Workspace, pin_label_space
+from pipelines.workspace import Workspace, claim_store, pin_label_space
 
 #: The columns of the list of what became no candidate.
 _LISTED = ("source", "locator", "label", "reason", "detail", "url")
@@ -155,6 +155,7 @@ def _collect(
 ) -> Collected:
     """Take in what a source on this machine finds; resumable where it has an identity."""
     pin_label_space(workspace)
+    claim_store(workspace)
     workspace.store.leftovers(remove=True)
     search: RowMapping | None = None
     if identity is not None:

@@ -16,7 +16,7 @@ from curate.progress import progress
 from pipelines.network import REMOTE_SOURCES
 from pipelines.quality import count_unmeasured, measure_missing
 from pipelines.runs import scores_path
-from pipelines.workspace import Workspace, pinned_label_space
+from pipelines.workspace import Workspace, claim_store, pinned_label_space
 
 _REPAIR = "run with --repair to remove it"
 
@@ -61,6 +61,9 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
     with ExitStack() as stages:
         for stage in ("collect", "filter", "report", "release"):
             stages.enter_context(workspace.held(stage))
+        if repair:
+            # What no row here names may be named in another workspace.
+            claim_store(workspace)
         problems = [
             *_label_space(workspace),
             *_leftovers(workspace, repair),

@@ -43,7 +43,7 @@ from pipelines.placeholders import remove_withdrawn, withdraw_placeholders
 from pipelines.policy import Policy
 from pipelines.reading import KnownImages, examined_row, image_row
 from pipelines.searching import Ask, Searcher, Searches
-from pipelines.workspace import Workspace
+from pipelines.workspace import Workspace, claim_store
 
 #: Results, and seconds, between two transactions.
 _FLUSH, _FLUSH_SECONDS = 256, 1.0
@@ -145,6 +145,7 @@ class Harvest:
             Interrupted: stopped by the user; the same holds.
         """
         make_folder(self._incoming)
+        claim_store(self.workspace)
         self.workspace.store.leftovers(remove=True)
         remove_leftovers(self._incoming)
         with self.workspace.catalogue.write() as connection:

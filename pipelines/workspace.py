@@ -15,6 +15,7 @@ Nothing in it holds an absolute path: moved or copied, it works.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -155,6 +156,20 @@ def open_workspace(root: Path, options: Mapping[str, Any] | None = None) -> Work
     """
     settings = load_settings(root, options)
     return Workspace(root, settings, open_workspace_catalogue(root, settings.database))
+
+
+def claim_store(workspace: Workspace) -> None:
+    """Take the store for this workspace, before images are put there or removed.
+
+    Raises:
+        WorkspaceError: it is another workspace's, or cannot be used.
+        StorageError: it is away.
+    """
+    if workspace.store.inside:
+        return
+    with workspace.catalogue.write() as connection:
+        number = facts.remember(connection, "workspace", uuid.uuid4().hex)
+    workspace.store.claim(number)
 
 
 def pin_label_space(workspace: Workspace) -> None:

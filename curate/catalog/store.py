@@ -1,8 +1,6 @@
-"""The image store: original bytes, unchanged, each stored once under its SHA-256.
+"""The image store: a folder (here), or elsewhere (`curate/catalog/remote_store.py`).
 
-`ab/abcdef….jpg`: two digits a folder, so that a million images make folders of four thousand.
-The extension is the one that the content calls for. A store is a folder (here) or lies elsewhere
-(`curate/catalog/remote_store.py`); both do what `ImageStore` says.
+`open_store` opens either by its address. What both do is told by `ImageStore`.
 """
 
 from __future__ import annotations
@@ -12,139 +10,49 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from curate.catalog.store_protocol import (
+    MARK,
+    ImageStore,
+    checked,
+    is_key,
+    key_of,
+    missing,
+    refuse_other,
+    two_digits,
+)
 from curate.errors import ImageRefused, SettingsError
 from curate.files import (
     atomic_write,
     make_folder,
     printable,
     remove_leftovers,
-    sha256_bytes,
     sha256_file,
     storage_errors,
     sync_folder,
+    write_bytes,
 )
 
-_KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.[a-z0-9]{1,8}")
-_FOLDER = re.compile(r"[0-9a-f]{2}")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+__all__ = ["FolderStore", "ImageStore", "key_of", "open_store"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+_HTTP = (
+    "cannot be written to; name a server of S3 in AWS_ENDPOINT_URL, and write s3://bucket/prefix"
+)
+_UNUSABLE = {
+    "memory": "keeps nothing beyond a process",
+    "http": _HTTP,
+    "https": _HTTP,
+}
 
 #: What else stands in a workspace, so that no store may lie there.
 _TAKEN = {"incoming", "runs", "releases", "lists", ".curate"}
-
-
-def key_of(sha256: str, extension: str) -> str:
-    """Where an image stands in every store: its folder and name, relative to the store."""
-    return f"{sha256[:2]}/{sha256}.{extension}"
-
-
-def is_key(text: str) -> bool:
-    """Whether something in a store is named as images are; anything else is somebody else's."""
-    return _KEY.fullmatch(text) is not None
-
-
-class ImageStore(Protocol):
-    """Images by content. Safe to share between threads.
-
-    Attributes:
-        address: what `open_store` takes on any machine that reaches the store; no secrets.
-    """
-
-    address: str
-
-    def name(self, sha256: str, extension: str) -> str:
-        """What to call an image's place in messages; nothing to open."""
-
-    def put(self, data: bytes, sha256: str, extension: str) -> None:
-        """Store an image, unless it is there; only after `sync` may a transaction name it.
-
-        Args:
-            data: the original bytes.
-            sha256: of `data`, as the caller computed it.
-            extension: what the content calls for, without a dot.
-
-        Raises:
-            StorageError: the store is full, away, or refuses.
-        """
-
-    def adopt(self, file: Path, sha256: str, extension: str) -> None:
-        """Make a finished file of this machine the stored one, unless it is there; see `put`.
-
-        Args:
-            file: synced; it goes from where it is. One that is gone was adopted before.
-            sha256: of its content, as the caller computed it.
-            extension: what the content calls for, without a dot.
-
-        Raises:
-            StorageError: the store refuses, or neither the file nor the image is there.
-        """
-
-    def sync(self) -> None:
-        """Wait until everything that `put` and `adopt` stored survives a power cut.
-
-        Raises:
-            StorageError: some of it was not stored.
-        """
-
-    def holds(self, sha256: str, extension: str) -> bool:
-        """Whether the image is there, as far as that can be told without moving its bytes over a
-        network; see `check`.
-
-        Raises:
-            StorageError: the store is away, or refuses.
-        """
-
-    def check(self, sha256: str, extension: str) -> bool:
-        """Whether the image is there and every byte of it is what its name promises.
-
-        Raises:
-            StorageError: the store is away, or refuses.
-        """
-
-    def read(self, sha256: str, extension: str) -> bytes:
-        """The original bytes, checked against their SHA-256.
-
-        Raises:
-            ImageRefused: "missing", "unreadable" or "altered".
-            StorageError: the store is away, or refuses.
-        """
-
-    def copy_to(self, sha256: str, extension: str, target: Path) -> None:
-        """Make a file with the image's bytes; a link to the stored one where links work.
-
-        Args:
-            target: absent; its folder exists.
-
-        Raises:
-            ImageRefused: "missing", "unreadable" or "altered".
-            StorageError: the store is away, or the disk refuses.
-        """
-
-    def remove(self, key: str) -> None:
-        """Remove what `key_of` names, if it is there.
-
-        Raises:
-            StorageError: the store is away, or refuses.
-        """
-
-    def leftovers(self, *, remove: bool) -> dict[str, int]:
-        """What killed writers left behind; only while nothing else writes.
-
-        Args:
-            remove: whether to remove it.
-
-        Returns:
-            The place, for messages, to the number of files.
-        """
-
-    def __iter__(self) -> Iterator[str]:
-        """The keys of everything that is named as images are, in sorted order; the memory that it
-        takes does not grow with their number."""
 
 
 class FolderStore:
@@ -153,17 +61,19 @@ class FolderStore:
     Args:
         root: the folder; made with the first image.
         called: what to call it in messages.
+        inside: whether it is inside its workspace.
     """
 
-    def __init__(self, root: Path, called: str = "images") -> None:
+    def __init__(self, root: Path, called: str = "images", *, inside: bool = True) -> None:
         self.root = root
+        self.inside = inside
         self.address = root.absolute().as_uri()
         self._called = called
         self._unsynced: set[Path] = set()
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[FolderStore], tuple[Path, str]]:
-        return type(self), (self.root, self._called)
+    def __reduce__(self) -> tuple[Callable[[], FolderStore], tuple[()]]:
+        return partial(type(self), self.root, self._called, inside=self.inside), ()
 
     def path(self, sha256: str, extension: str) -> Path:
         """Where the image stands, whether or not it is there."""
@@ -172,6 +82,17 @@ class FolderStore:
     def name(self, sha256: str, extension: str) -> str:
         """As `ImageStore` says."""
         return f"{self._called}/{key_of(sha256, extension)}"
+
+    def claim(self, owner: str) -> None:
+        """As `ImageStore` says; one inside a workspace is that workspace's anyway."""
+        if self.inside:
+            return
+        mark = self.root / MARK
+        with storage_errors(printable(mark)):
+            if not mark.exists():
+                make_folder(self.root)
+                write_bytes(mark, owner.encode())
+            refuse_other(mark.read_bytes(), owner, self._called)
 
     def put(self, data: bytes, sha256: str, extension: str) -> None:
         """As `ImageStore` says."""
@@ -271,23 +192,7 @@ class FolderStore:
     def _folders(self) -> list[Path]:
         if not self.root.is_dir():
             return []
-        return sorted(p for p in self.root.iterdir() if _FOLDER.fullmatch(p.name) and p.is_dir())
-
-
-def missing(sha256: str) -> ImageRefused:
-    """What `ImageStore.read` raises where the image is not there."""
-    return ImageRefused("missing", f"{sha256} is not in the store")
-
-
-def checked(data: bytes, sha256: str) -> bytes:
-    """Stored bytes, if they are what their name promises.
-
-    Raises:
-        ImageRefused: "altered".
-    """
-    if sha256_bytes(data) != sha256:
-        raise ImageRefused("altered", f"{sha256} has other content than it was stored with")
-    return data
+        return sorted(p for p in self.root.iterdir() if two_digits(p.name) and p.is_dir())
 
 
 def open_store(address: str, root: Path | None = None) -> ImageStore:
@@ -302,18 +207,24 @@ def open_store(address: str, root: Path | None = None) -> ImageStore:
         SettingsError: there can be no store.
         MissingExtraError: the package for this kind of store is absent.
     """
-    if _URL.match(address):
+    if kind := _URL.match(address):
+        scheme = kind[1].lower()
+        if scheme in _UNUSABLE:
+            raise SettingsError(f"store: {scheme}:// {_UNUSABLE[scheme]}")
+        if scheme not in ("file", "local"):
+            from curate.catalog.remote_store import RemoteStore
+
+            return RemoteStore(address)
         parts = urlsplit(address)
-        if parts.scheme.lower() != "file":
-            raise SettingsError(f"store: {parts.scheme}:// is not a kind of store")
         folder = Path(url2pathname(parts.path))
         if parts.netloc not in ("", "localhost") or not folder.is_absolute():
             raise SettingsError(
                 f"store: write a folder of this machine as file:///…, not {address}"
             )
-        return FolderStore(folder, printable(folder))
+        return FolderStore(folder, printable(folder), inside=False)
     inside = PurePosixPath(address)
-    if root is None or inside.is_absolute() or ".." in inside.parts or not inside.parts:
+    outside = inside.is_absolute() or ".." in inside.parts or "://" in address
+    if root is None or outside or not inside.parts:
         raise SettingsError(
             f"store: {address!r} is no folder in the workspace; write one elsewhere as file:///…"
         )
