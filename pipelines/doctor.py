@@ -16,7 +16,11 @@ from curate.progress import progress
 from pipelines.network import REMOTE_SOURCES
 from pipelines.quality import count_unmeasured, measure_missing
 from pipelines.runs import scores_path
+from pipelines.threads import run_here
 from pipelines.workspace import Workspace, claim_store, pinned_label_space
+
+#: Images that are read at a time; a store elsewhere lets each of them wait.
+_READERS = 8
 
 _REPAIR = "run with --repair to remove it"
 
@@ -146,30 +150,56 @@ def _downloads(workspace: Workspace, repair: bool) -> list[Problem]:
 
 
 def _images(workspace: Workspace, repair: bool) -> list[Problem]:
-    """Store and catalogue, both in the order of their names; memory does not grow."""
-    problems: list[Problem] = []
+    """What is wrong with stored images, in the order of their keys."""
     store = workspace.store
     with workspace.catalogue.read() as connection:
         total = intake.count_images(connection)
-    stored = iter(store)
-    there = next(stored, None)
+
+    def looked_at(found: _Found) -> str:
+        if found.kind or store.check(found.sha256, found.extension):
+            return found.kind
+        return "image-altered"
+
+    problems: list[tuple[str, Problem]] = []
     with progress("doctor", total) as bar:
-        for sha256, extension in _named(workspace):
-            expected = key_of(sha256, extension)
-            while there is not None and there < expected:
-                problems.append(_unnamed(store, there, repair))
-                there = next(stored, None)
-            if there != expected:
-                problems.append(_bad_image(workspace, "image-missing", sha256, repair))
-            else:
-                if not store.check(sha256, extension):
-                    problems.append(_bad_image(workspace, "image-altered", sha256, repair))
-                there = next(stored, None)
+        for found, kind in run_here(_compared(workspace), looked_at, _READERS):
+            if kind == "image-unnamed":
+                problems.append((found.key, _unnamed(store, found.key, repair)))
+                continue
+            if kind:
+                problem = _bad_image(workspace, kind, found.sha256, repair)
+                problems.append((found.key, problem))
             bar.advance()
+    return [problem for _, problem in sorted(problems, key=lambda pair: pair[0])]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An image of the store or the catalogue; the kind is empty where both have it."""
+
+    key: str
+    kind: str = ""
+    sha256: str = ""
+    extension: str = ""
+
+
+def _compared(workspace: Workspace) -> Iterator[_Found]:
+    """Store and catalogue, both in the order of their keys; memory does not grow."""
+    stored = iter(workspace.store)
+    there = next(stored, None)
+    for sha256, extension in _named(workspace):
+        key = key_of(sha256, extension)
+        while there is not None and there < key:
+            yield _Found(there, "image-unnamed")
+            there = next(stored, None)
+        if there == key:
+            there = next(stored, None)
+            yield _Found(key, "", sha256, extension)
+        else:
+            yield _Found(key, "image-missing", sha256, extension)
     while there is not None:
-        problems.append(_unnamed(store, there, repair))
+        yield _Found(there, "image-unnamed")
         there = next(stored, None)
-    return problems
 
 
 def _bad_image(workspace: Workspace, kind: str, sha256: str, repair: bool) -> Problem:

@@ -19,6 +19,7 @@ from curate.errors import BusyError, StorageError, UsageError
 from curate.files import csv_plain, hold, printable, sha256_file
 from pipelines.collect import collect_folder
 from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.pipelines.stored import stored_files
 from tests.running import dying, killed_until_done
 
 
@@ -59,7 +60,7 @@ def test_class_folders_become_candidates_with_their_bytes_unchanged(
     collected = collect_folder(workspace, weak_folder)
     assert (collected.found, collected.new, collected.known) == (20, 20, 0)
     assert counted(workspace) == {"images": 12, "candidates": 20, "origins": 20, "refusals": 0}
-    stored = {path.read_bytes() for _, path in workspace.store}
+    stored = {path.read_bytes() for _, path in stored_files(workspace)}
     assert stored == {path.read_bytes() for path in weak_folder.rglob("*.jpg")}
 
 
@@ -245,12 +246,12 @@ def test_collecting_again_puts_back_what_the_store_has_lost(
 ) -> None:
     collect_folder(workspace, weak_folder)
     before = content(workspace)
-    stored = list(workspace.store)
+    stored = stored_files(workspace)
     stored[0][1].unlink()
     stored[1][1].write_bytes(bytes(stored[1][1].stat().st_size))
     assert collect_folder(workspace, weak_folder).known == 20
-    assert all(sha256_file(path) == name for name, path in workspace.store)
-    assert list(workspace.store) == stored
+    assert all(sha256_file(path) == name for name, path in stored_files(workspace))
+    assert stored_files(workspace) == stored
     assert content(workspace) == before
 
 
@@ -324,7 +325,7 @@ def test_a_full_disk_is_told_and_the_next_start_ends_as_if_nothing_had_been(
         whole = create_workspace(tmp_path / "whole", "imagenet-1k")
         collect_folder(whole, weak_folder)
         assert content(small) == content(whole)
-        assert {name for name, _ in small.store} == {name for name, _ in whole.store}
+        assert list(small.store) == list(whole.store)
         small.close()
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
@@ -342,8 +343,8 @@ def test_a_collect_killed_at_every_moment_ends_as_one_never_killed(
     moments = ["replace:1", "replace:6", "fsync:7", "fsync:20", "replace:5", "commit:9", "commit:3"]
     killed_until_done(command, [*moments, "fsync:30", "fsync:40"])
     assert content(killed) == content(whole)
-    assert [name for name, _ in killed.store] == [name for name, _ in whole.store]
-    assert all(killed.store.read(name, path.suffix[1:]) for name, path in killed.store)
+    assert list(killed.store) == list(whole.store)
+    assert all(killed.store.read(name, path.suffix[1:]) for name, path in stored_files(killed))
     assert not list((killed.root / "images").rglob(".partial*"))
 
 
@@ -355,7 +356,7 @@ def test_the_kill_test_finds_files_that_are_not_written_atomically(
     killed.close()
     command = ["--fault", "direct", "-w", killed.root, "collect", "folder", weak_folder]
     assert dying(*command, at="half:3") is None
-    assert len([path for name, path in killed.store if sha256_file(path) != name]) == 1
+    assert len([path for name, path in stored_files(killed) if sha256_file(path) != name]) == 1
 
 
 #: Rows of nasty.csv that speak of copies of one photo; the others show some photos twice on

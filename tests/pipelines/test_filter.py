@@ -26,6 +26,7 @@ from pipelines.filter import run_filter
 from pipelines.runs import finished_run, read_shortlist
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.pipelines.stored import stored_files
 from tests.running import dying, run_curate
 
 pytestmark = pytest.mark.slow
@@ -361,7 +362,7 @@ def test_a_corrupt_image_in_the_middle_is_counted_named_and_the_run_goes_on(
     root: Path, filtered: Workspace
 ) -> None:
     workspace = open_workspace(root)
-    stored = list(workspace.store)
+    stored = stored_files(workspace)
     stored[3][1].write_bytes(b"\xff\xd8 no longer a photo")
     stored[7][1].unlink()
     with workspace.catalogue.read() as connection:

@@ -34,6 +34,7 @@ from pipelines.quality import count_unmeasured
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.pipelines.lists import HASTE, PhotoList, awkward_list, distinct_photos
+from tests.pipelines.stored import stored_files
 from tests.running import ROOT, dying, run_curate
 from tests.sources.servers import Exchange, LoopbackServer
 
@@ -101,7 +102,7 @@ def assert_whole(workspace: Workspace) -> None:
         named = {
             tuple(row) for row in connection.execute(select(images.c.sha256, images.c.extension))
         }
-    assert {(name, path.suffix[1:]) for name, path in workspace.store} == named
+    assert {(name, path.suffix[1:]) for name, path in stored_files(workspace)} == named
     assert all(workspace.store.holds(sha256, extension) for sha256, extension in named)
     assert len(files(workspace)) == len(named)
     assert not list(workspace.root.rglob(f"{TEMPORARY}*"))
@@ -438,7 +439,7 @@ def test_an_image_that_the_store_lost_is_downloaded_again_after_a_repair(
     collect_urls(workspace, listed.path)
     # The repair looks at images that nobody has looked at.
     before = content(workspace)[1:]
-    (_, lost), (_, altered), _ = workspace.store
+    (_, lost), (_, altered), _ = stored_files(workspace)
     lost.unlink()
     altered.write_bytes(b"something else")
     problems = examine(workspace, repair=True)["problems"]
@@ -458,7 +459,7 @@ def forget(workspace: Workspace, state: str) -> None:
             connection.execute(table.delete())
         ended = hits.c.state.in_(("downloaded", "http_404"))
         connection.execute(hits.update().where(ended).values(state=state))
-    for _, path in workspace.store:
+    for _, path in stored_files(workspace):
         path.unlink()
 
 

@@ -31,6 +31,7 @@ from tests.pipelines.public_apis import (
     commons_file,
 )
 from tests.pipelines.public_parts import collect, hit_rows, numbers, states, taken, workspace_for
+from tests.pipelines.stored import stored_files
 from tests.running import run_curate
 from tests.sources.inaturalist_server import ANISOPTERA, TREES, observation, photo
 
@@ -50,7 +51,7 @@ def test_each_source_becomes_candidates_with_licence_and_author(
     assert [row["wnid"] for row in rows] == [DRAGONFLY] * 6 + [GOLDFINCH] * 4
     bodies = [world.photos.photo(number) for number in (*DRAGONFLIES, *GOLDFINCHES)]
     assert [row["sha256"] for row in rows] == [sha256_bytes(body) for body in bodies]
-    assert sorted(path.read_bytes() for _, path in workspace.store) == sorted(bodies)
+    assert sorted(path.read_bytes() for _, path in stored_files(workspace)) == sorted(bodies)
     for row in rows:
         assert (row["source"], row["licence"]) == (source, world.told.licence)
         assert (row["licence_url"] or "") == world.told.licence_url

@@ -26,6 +26,7 @@ from tests.pipelines.public_apis import (
     World,
 )
 from tests.pipelines.public_parts import collect, hit_rows, numbers, states, taken, workspace_for
+from tests.pipelines.stored import stored_files
 from tests.running import dying, killed_until_done, run_curate
 from tests.sources.flickr_server import KEY, fail
 from tests.sources.inaturalist_server import THROTTLED
@@ -378,6 +379,6 @@ def test_a_search_killed_again_and_again_ends_as_one_never_killed(
     assert dying("--fault", "ahead", *faulty, at="half:1") is None
     killed_until_done(faulty, [])
     assert states(workspace_for(world, tmp_path / "faulty")) != states(whole)
-    assert sorted(path.read_bytes() for _, path in killed.store) == sorted(
+    assert sorted(path.read_bytes() for _, path in stored_files(killed)) == sorted(
         world.photos.photo(number) for number in (*DRAGONFLIES, *GOLDFINCHES)
     )

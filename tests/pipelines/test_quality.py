@@ -24,6 +24,7 @@ from pipelines.quality import candidate_flags, count_unmeasured, flag_counts, me
 from pipelines.report import write_report
 from pipelines.runs import read_shortlist, shortlist_flags
 from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.pipelines.stored import stored_files
 from tests.running import run_curate
 
 pytestmark = pytest.mark.slow
@@ -230,7 +231,7 @@ def test_doctor_tells_of_images_without_numbers_and_measures_them(root: Path) ->
 def test_an_image_that_is_lost_stays_without_numbers(root: Path) -> None:
     workspace = open_workspace(root)
     forget_quality(workspace)
-    (first, *_) = (path for _, path in workspace.store)
+    (first, *_) = (path for _, path in stored_files(workspace))
     first.unlink()
     assert measure_missing(workspace) == 1
     assert count_unmeasured(workspace) == 1
