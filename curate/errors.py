@@ -7,6 +7,7 @@ that line and exits with `exit_code`; a traceback appears only with `--debug`.
     ├── BusyError                           another command holds what this one needs
     ├── StorageError                        a disk is full, a stored file is missing or altered
     ├── VerificationError                   a check found a fault
+    ├── DeviceError                         a GPU failed, or its memory is full
     ├── SourceError                         a source of images does not answer as it should
     │   └── QuotaExhausted                  it wants no further question before a time
     ├── UsageError                 exit 2   the command, a setting or an input is unusable
@@ -44,6 +45,10 @@ class StorageError(CurateError):
 
 class VerificationError(CurateError):
     """A check found a fault."""
+
+
+class DeviceError(CurateError):
+    """A GPU failed or is gone, or its memory does not hold what must be computed at once."""
 
 
 class SourceError(CurateError):
@@ -170,6 +175,7 @@ REASONS: dict[str, str] = {
     "not-a-file": "a folder, a device or the like",
     "unreadable": "the file system refused to read it",
     "no-label": "no known class: the folder or the table names none",
+    "in-distribution": "its concept is a class that models were trained on, or above or below one",
     "missing": "the table names a file that is not there",
     "outside": "the table names a path outside the folder",
     "malformed-record": "the source's record of it is not understood",
