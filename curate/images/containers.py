@@ -7,10 +7,13 @@ on a switch that a whole process shares (`ImageFile.LOAD_TRUNCATED_IMAGES`).
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from curate.errors import ImageRefused
 from curate.images.exif import Directory, byte_order, integer, read_directory
-from curate.settings import ImageLimits
+
+if TYPE_CHECKING:
+    from curate.setting_groups import ImageLimits
 
 #: What a structure check gives: the size by the header, if that is simple to read, and notes.
 Checked = tuple[tuple[int, int] | None, list[str]]

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,13 @@ from curate.errors import ImageRefused
 from curate.images import colour, containers, jpeg, png, visible
 from curate.images.exif import Exif, read_exif
 from curate.images.sniffing import EXTENSIONS, Format, sniff
-from curate.settings import ImageLimits
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from PIL.ImageFile import ImageFile
+
+    from curate.setting_groups import ImageLimits
 
 #: What was noticed and dealt with; an image's notes are some of these.
 NOTES: dict[str, str] = {
@@ -91,8 +93,6 @@ _LYING = range(5, 9)
 _BITS_PER_SAMPLE = 258
 _XMP = ("xmp", "XML:com.adobe.xmp")
 _UNSUPPORTED = re.compile("pixel mode|pixel depth|cannot handle|compression")
-
-_DEFAULT_LIMITS = ImageLimits()
 
 # A picture with a shorter side shows nothing, whatever its proportions.
 _NOTHING_SHOWN = 16
@@ -159,7 +159,7 @@ def decode(
     Raises:
         ImageRefused: with a reason from `REASONS`; no other error, whatever the bytes are.
     """
-    checked = _check(data, limits or _DEFAULT_LIMITS, name)
+    checked = _check(data, limits or _default_limits(), name)
     image, notes = _pixels(checked.opened)
     visible.check(image)
     return image, _describe(data, checked, image.size, notes)
@@ -179,7 +179,7 @@ def examine(data: bytes, limits: ImageLimits | None = None, name: str | None = N
     Raises:
         ImageRefused: as `decode`.
     """
-    checked = _check(data, limits or _DEFAULT_LIMITS, name)
+    checked = _check(data, limits or _default_limits(), name)
     opened = checked.opened
     notes = None
     if checked.luminance is not None and visible.is_plain_by(checked.luminance):
@@ -191,6 +191,13 @@ def examine(data: bytes, limits: ImageLimits | None = None, name: str | None = N
     width, height = opened.image.size
     size = (height, width) if opened.exif.orientation in _LYING else (width, height)
     return _describe(data, checked, size, notes + _notes_on_exif(opened.exif))
+
+
+@cache
+def _default_limits() -> ImageLimits:
+    from curate.setting_groups import ImageLimits
+
+    return ImageLimits()
 
 
 def _check(data: bytes, limits: ImageLimits, name: str | None) -> _Checked:
@@ -226,7 +233,7 @@ def decode_trusted(data: bytes, limits: ImageLimits | None = None) -> Image.Imag
     if not data:
         raise ImageRefused("empty-file")
     opened = _open(sniff(data), data)
-    _check_pixel_count(opened.image.size, limits or _DEFAULT_LIMITS)
+    _check_pixel_count(opened.image.size, limits or _default_limits())
     return _pixels(opened)[0]
 
 

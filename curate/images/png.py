@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from curate.errors import ImageRefused
 from curate.images.colour import MOST_PROFILE_BYTES
-from curate.settings import ImageLimits
+
+if TYPE_CHECKING:
+    from curate.setting_groups import ImageLimits
 
 _SIGNATURE = 8
 _PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}

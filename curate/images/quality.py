@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from curate.choices import QUALITY_FLAGS
-from curate.settings import QualitySettings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from curate.setting_groups import QualitySettings
 
 # The short side of the grey version: that of the paper's views. Nothing is enlarged.
 _SIDE = 256
