@@ -81,8 +81,9 @@ class _Chunk:
     #: prediction and confidence of the first classifier's centre crop
     centre: dict[int, tuple[int, float]] = field(default_factory=dict)
     p_true: dict[int, float] = field(default_factory=dict)
-    #: what a forward of low precision let pass: (candidate, classifier, view)
-    let_pass: set[tuple[int, int, int]] = field(default_factory=set)
+    #: what a forward of low precision said of views that the canonical pass may yet contradict:
+    #: by (candidate, classifier, view)
+    unproven: dict[tuple[int, int, int], int] = field(default_factory=dict)
     #: sums of the softmax of a candidate's views so far, and their number, by classifier
     sums: dict[tuple[int, int], tuple[np.ndarray, int]] = field(default_factory=dict)
     forwards: int = 0
@@ -110,10 +111,12 @@ class _Chunk:
         if not self.plan.complete:
             for model, number in self._shared_steps():
                 alive = self._shared_pass(model, number, alive, unsure)
+        # Where a rule passes over a view, it may still give no number.
+        not_seen = not set(SHARED_VIEWS) <= set(self.plan.rule.views)
         for item in sorted(alive + unsure):
             # One that is unsure may leave at any view, so that all of them are needed to know
             # which one comes first.
-            everything = self.plan.complete or self.plan.share_all or item in unsure
+            everything = self.plan.complete or self.plan.share_all or item in unsure or not_seen
             self._canonical_pass(item, everything=everything)
         assert all(verdict is not None for verdict in self.verdicts)
         verdicts = [verdict for verdict in self.verdicts if verdict]
@@ -148,18 +151,21 @@ class _Chunk:
             again = [item for item in alive if said[item] in (UNSURE, NO_NUMBER)]
             self.counts.quick += len(alive) - len(again)
             self.counts.again += len(again)
-            if self.plan.rule.of_mean:
-                # The sums hold earlier views of low precision.
+            if self.plan.rule.of_mean and number not in SHARED_VIEWS:
+                # Looking again at all views so far would cost as much as the canonical pass.
                 again = [item for item in again if said[item] == NO_NUMBER]
             repeated = [
                 item
                 for item in alive
                 if said[item] not in (UNSURE, NO_NUMBER) and self._is_repeated(item, model, number)
             ]
-            told = self._judge_shared(model, number, again + repeated, None, 0.0)
+            told = self._look_again(model, number, again + repeated)
+            self.counts.repeated += len(repeated)
             for item in repeated:
-                self.counts.repeated += 1
-                self.counts.flips += told[item] != said[item]
+                if told[item] == UNSURE:
+                    self.unproven[item, model, number] = said[item]
+                else:
+                    self.counts.flips += told[item] != said[item]
             said |= told
         kept: list[int] = []
         for item in alive:
@@ -171,10 +177,26 @@ class _Chunk:
             elif verdict == KEEP:
                 kept.append(item)
                 if quick and item not in told:
-                    self.let_pass.add((item, model, number))
+                    self.unproven[item, model, number] = KEEP
             else:
                 self._remove(item, REMOVED_BY[verdict], model, number)
         return kept
+
+    def _look_again(self, model: int, number: int, items: Sequence[int]) -> dict[int, int]:
+        """What the classifier in fp32 says of a view that a forward of low precision has seen."""
+        if not self.plan.rule.of_mean:
+            return self._judge_shared(model, number, items, None, 0.0)
+        # A mean holds earlier views, of low precision too: all of them are looked at again.
+        for item in items:
+            self.sums.pop((item, model), None)
+        said = dict.fromkeys(items, KEEP)
+        for _, earlier in self._in_order([model]):
+            told = self._judge_shared(model, earlier, items, None, 0.0)
+            if earlier == number:
+                break
+            # One that an earlier view does not let pass did not belong here.
+            said |= {item: UNSURE for item, verdict in told.items() if verdict != KEEP}
+        return {item: told[item] if said[item] == KEEP else UNSURE for item in items}
 
     def _judge_shared(
         self,
@@ -233,8 +255,9 @@ class _Chunk:
         for crops in self.crops.values():
             crops.drop(item)
         for model, number in self._in_order(said):
-            if verdict := int(said[model][number]):
-                self.counts.flips += (item, model, number) in self.let_pass
+            verdict = int(said[model][number])
+            self.counts.flips += self.unproven.get((item, model, number), verdict) != verdict
+            if verdict:
                 if verdict == NO_NUMBER:
                     self.verdicts[item] = Verdict("failed", "nan-logits", model, number)
                 else:
@@ -298,7 +321,8 @@ class _Chunk:
         targets = np.asarray([self.targets[item] for item in items])
         scores, softmax = scores_with_softmax(logits[:, self.plan.columns[model]], targets)
         if self.plan.rule.of_mean:
-            scores = replace(scores, ceiling=self._ceilings(model, items, views, softmax))
+            ceiling, seen = self._ceilings(model, items, views, softmax)
+            scores = replace(scores, ceiling=ceiling, seen=seen)
         self.scores.add(items, model, views, scores, exact=exact, odds=odds, logits=logits)
         for row, (item, number) in enumerate(zip(items, views, strict=True)):
             if not scores.finite[row]:
@@ -311,13 +335,17 @@ class _Chunk:
 
     def _ceilings(
         self, model: int, items: Sequence[int], views: Sequence[int], softmax: np.ndarray
-    ) -> np.ndarray:
-        """What the mean softmax can still reach after each view, in the order that they decide."""
-        ceilings = np.empty(len(items))
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What the mean softmax can still reach after each view, and of how many views it knows.
+
+        Views count in the order that they decide.
+        """
+        ceilings, seen = np.empty(len(items)), np.empty(len(items), int)
         places = {number: place for place, (_, number) in enumerate(self._in_order([model]))}
         for row in sorted(range(len(items)), key=lambda row: places[views[row]]):
             so_far, count = self.sums.get((items[row], model), (0.0, 0))
             total = so_far + softmax[row]
             self.sums[items[row], model] = (total, count + 1)
             ceilings[row] = (total.max() + VIEWS - count - 1) / VIEWS
-        return ceilings
+            seen[row] = count + 1
+        return ceilings, seen

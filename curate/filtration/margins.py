@@ -76,7 +76,8 @@ def largest_error(plan: Plan, photos: Sequence[Photo], model: int) -> float:
     largest = 0.0
     for start in range(0, len(photos), forward.batch_size):
         items = range(len(photos))[start : start + forward.batch_size]
-        quick = _array(forward.logits(crops.batch(items, [0] * len(items))))[:, columns]
+        ran = forward.logits(crops.batch(items, [0] * len(items)))
+        quick = _array(ran)[:, columns].astype(np.float64)
         exact = np.concatenate(
             [
                 _array(classifier.logits(crops.batch(some, [0] * len(some))))[:, columns]
@@ -85,7 +86,8 @@ def largest_error(plan: Plan, photos: Sequence[Photo], model: int) -> float:
                 )
             ]
         )
-        off = (quick - exact).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            off = quick - exact
         # Views that overflow in low precision are looked at again anyway.
         off = off[np.isfinite(off).all(axis=1)]
         if len(off):

@@ -144,8 +144,10 @@ class Outlier:
         """KEEP, UNCONFIDENT or UNSURE for each view; what it decides is exact."""
         confidence = self._confidence(scores)
         if self.of_mean:
-            # A log-odds that is off by d moves its probability by d/4 at most.
-            near = np.abs(confidence - self.min_confidence) <= max(MARGIN, odds / 4)
+            # A log-odds that is off by d moves its probability by d/4 at most, and each view that
+            # the ceiling knows moves it by a tenth of that.
+            share = 1.0 if scores.seen is None else scores.seen / len(_ALL_VIEWS)
+            near = np.abs(confidence - self.min_confidence) <= max(MARGIN, odds / 4) * share
         else:
             near = _near(confidence, scores.odds_confidence, self.min_confidence, odds)
         return np.where(near, UNSURE, np.where(confidence < self.min_confidence, UNCONFIDENT, KEEP))

@@ -34,6 +34,7 @@ class ViewScores:
         finite: False where the model's output is no number; such a view decides nothing.
         ceiling: where a rule judges the mean of the ten views: the largest mean softmax
             probability that any class can still reach after this view; after the tenth, has.
+        seen: of how many views that ceiling knows, 1 to 10.
     """
 
     p_true: np.ndarray
@@ -46,6 +47,7 @@ class ViewScores:
     odds_lead: np.ndarray
     finite: np.ndarray
     ceiling: np.ndarray | None = None
+    seen: np.ndarray | None = None
 
 
 def view_scores(logits: np.ndarray, targets: np.ndarray) -> ViewScores:
