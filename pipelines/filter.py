@@ -44,7 +44,7 @@ def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, A
         BusyError: another filter is at work here.
         Interrupted: stopped by the user; the same command goes on.
     """
-    with workspace.held("filter"):
+    with workspace.held("filter", shared=True):
         run = begin_run(workspace, classes)
         if run.finished_summary is not None:
             say(f"run {run.id} has ended before: same settings, same candidates")

@@ -8,7 +8,7 @@ in caps alone share their scores.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from curate.catalog import judging
 from curate.catalog.tables import now
 from curate.errors import Interrupted
 from curate.files import (
-    canonical_json,
     make_folder,
     remove_leftovers,
     sha256_bytes,
@@ -29,15 +28,14 @@ from curate.progress import Stop, progress, say, stop_on_interrupt
 from pipelines.candidate_set import CandidateSet
 from pipelines.engines import Engine
 from pipelines.filter_end import end_run
+from pipelines.filter_identity import identity, settings_record
 from pipelines.runs import scores_path
 from pipelines.scoring import Chunk, Job, Scored, Scorer
+from pipelines.sharing import Alone, SideBySide, Work, one_at_a_time
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from curate.filtration.terms import Verdict
-
-#: Raise it when the same settings would give other scores.
-_SCORING = 2
 
 #: Failures that end when the image is put back into the store.
 _CURABLE = ("missing", "altered", "unreadable")
@@ -84,13 +82,26 @@ class FilterRun:
         """
         started = time.monotonic()
         make_folder(self.folder)
-        remove_leftovers(self.folder)
+        if not self.workspace.catalogue.side_by_side:
+            remove_leftovers(self.folder)
         donor = self._donor()
         if donor is not None:
             say(f"the scores of run {donor['id']} serve: only caps differ")
-            self._adopt(donor)
+            with one_at_a_time(self.workspace, "filter-end"):
+                self._adopt(donor)
+                return end_run(self, 0.0, started)
+        chunks = self.candidates.chunk_count
+        if self.workspace.catalogue.side_by_side:
+            self._work: Work = SideBySide(self.workspace, self.id, chunks)
         else:
+            self._work = Alone(chunks)
+        try:
             self._score_all()
+            return self._work.end(lambda: self._end(started))
+        finally:
+            self._work.close()
+
+    def _end(self, started: float) -> dict[str, Any]:
         summary = end_run(self, self._earlier_seconds, started)
         self._remove_parts()
         return summary
@@ -142,7 +153,7 @@ class FilterRun:
                         "scores_run": scores_run,
                         "rule": self.record["rule"],
                         "state": "running",
-                        "settings": _settings_record(self.workspace, self.record),
+                        "settings": settings_record(self.workspace, self.record),
                         "record": self.record,
                         "started": now(),
                     },
@@ -155,6 +166,8 @@ class FilterRun:
                 judging.update_run(connection, self.id, {"scores_run": scores_run})
 
     def _adopt(self, donor: RowMapping) -> None:
+        with self.workspace.catalogue.read() as connection:
+            self._row = judging.run(connection, self.id)
         self._begin(donor["id"])
         with self.workspace.catalogue.write() as connection:
             judging.forget_verdicts(connection, self.id)
@@ -162,6 +175,16 @@ class FilterRun:
         self._remove_parts()
 
     def _score_all(self) -> None:
+        self._work.prepare(self._ready)
+        with stop_on_interrupt() as stop:
+            while not self._pass(stop):
+                self._widen()
+                self._work.prepare(lambda: self._sound_parts(set()))
+
+    def _ready(self) -> set[int]:
+        """Make the run ready to be scored; gives the numbers of the chunks that are."""
+        with self.workspace.catalogue.read() as connection:
+            self._row = judging.run(connection, self.id)
         was_finished = self._row is not None and self._row["state"] == "finished"
         owned = self._row is not None and self._row["scores_run"] == self.id
         make_folder(self.parts_folder)
@@ -169,48 +192,54 @@ class FilterRun:
             self._split()
         cured = set(self._cured(self.id)) if was_finished else set()
         self._begin(self.id)
-        with stop_on_interrupt() as stop:
-            while not self._pass(cured, stop):
-                cured = set()
-                self._widen()
+        return self._sound_parts(cured)
 
-    def _pass(self, cured: set[int], stop: Stop) -> bool:
+    def _pass(self, stop: Stop) -> bool:
         """Score what is not scored yet.
 
         Returns:
             False where low precision proved to be further off than its margins.
         """
-        done = self._sound_parts(cured)
-        spans = [(number, ids) for number, ids in self.candidates.spans() if number not in done]
         total = len(self.candidates.ids)
-        left = sum(len(ids) for _, ids in spans)
-        if done and left:
-            say(f"run {self.id} goes on: {total - left} of {total} candidates are scored")
-        chunks = (self.chunk(number) for number, _ in spans)
-        with progress("filter", total, done=total - left) as bar:
-            for chunk, scored in self.engine.run(chunks, stop):
-                if scored.counts.flips:
-                    return False
-                self._name_part(chunk, scored)
-                bar.advance(len(chunk.candidates))
-                left -= len(chunk.candidates)
-        if left:
+        done = self._count_scored()
+        if 0 < done < total:
+            say(f"run {self.id} goes on: {done} of {total} candidates are scored")
+        with progress("filter", total, done=done) as bar:
+            while True:
+                chunks = (self.chunk(number) for number in self._work.numbers(stop))
+                for chunk, scored in self.engine.run(chunks, stop):
+                    if scored.counts.flips or not self._name_part(chunk, scored):
+                        return False
+                    bar.advance(len(chunk.candidates))
+                if not self._work.waits(stop):
+                    break
+        if (done := self._count_scored()) < total:
             raise Interrupted(
-                f"run {self.id} stopped after {total - left} of {total} candidates; "
+                f"run {self.id} stopped after {done} of {total} candidates; "
                 "the same command goes on"
             )
         return True
 
+    def _count_scored(self) -> int:
+        with self.workspace.catalogue.read() as connection:
+            return judging.count_verdicts(connection, self.id)
+
     def _widen(self) -> None:
         """Take back what was decided under margins that proved too narrow, and widen them."""
-        self.job = replace(self.job, widened=self.job.widened + 1)
+        with self.workspace.catalogue.write() as connection:
+            row = judging.run(connection, self.id)
+            assert row is not None
+            widened = row["widened"]
+            if widened == self.job.widened:
+                widened += 1
+                judging.forget_parts(connection, self.id)
+                judging.update_run(connection, self.id, {"widened": widened})
+                self._work.reopen(connection)
         say(
             f"low precision and fp32 disagree on a view of run {self.id}: its margins are doubled, "
             "and all is scored again"
         )
-        with self.workspace.catalogue.write() as connection:
-            judging.forget_parts(connection, self.id)
-            judging.update_run(connection, self.id, {"widened": self.job.widened})
+        self.job = replace(self.job, widened=widened)
         self.engine.widen(self.job)
 
     def _split(self) -> None:
@@ -245,13 +274,22 @@ class FilterRun:
             with self.workspace.catalogue.write() as connection:
                 for number in broken:
                     judging.forget_part(connection, self.id, number, ids[number])
-        for path in self.parts_folder.iterdir():
-            if path.name not in sound.values():
-                path.unlink()
+                self._work.reopen(connection, broken)
+        if not self.workspace.catalogue.side_by_side:
+            # Elsewhere they may be those of another command, which has yet to name them.
+            for path in self.parts_folder.iterdir():
+                if path.name not in sound.values():
+                    path.unlink()
         return set(sound)
 
-    def _name_part(self, chunk: Chunk, scored: Scored) -> None:
-        path = self.parts_folder / f"{chunk.number:06}.parquet"
+    def _name_part(self, chunk: Chunk, scored: Scored) -> bool:
+        """Write a part and name it, unless another command was faster.
+
+        Returns:
+            False where the margins that it was scored under have proved too narrow.
+        """
+        tag = f"-{self._work.tag}" if self._work.tag else ""
+        path = self.parts_folder / f"{chunk.number:06}{tag}.parquet"
         write_bytes(path, scored.part)
         part = {
             "run_id": self.id,
@@ -270,7 +308,12 @@ class FilterRun:
             for candidate, verdict in zip(chunk.candidates, scored.verdicts, strict=True)
         ]
         with self.workspace.catalogue.write() as connection:
-            judging.add_part(connection, part, rows)
+            row = judging.run(connection, self.id)
+            if row is None or row["widened"] != scored.made_by["widened"]:
+                return False
+            if self._work.finish(connection, chunk.number):
+                judging.add_part(connection, part, rows)
+        return True
 
     def _verdict_row(self, candidate: judging.Candidate, verdict: Verdict) -> dict[str, Any]:
         wnids = self.workspace.label_space.wnids
@@ -292,75 +335,7 @@ class FilterRun:
         """The parts of a run that has ended are in its merged scores."""
         if self.parts_folder.is_dir():
             for path in self.parts_folder.iterdir():
-                path.unlink()
-            self.parts_folder.rmdir()
-
-
-def identity(
-    workspace: Workspace, candidates: CandidateSet, scorer: Scorer
-) -> tuple[str, str, dict[str, Any]]:
-    """What a run is known by.
-
-    Backend, precision, device and engine have no part in it: they change no verdict.
-
-    Returns:
-        The id of its scores, its own id, and its record.
-    """
-    settings, space, plan = workspace.settings.filter, workspace.label_space, scorer.outline
-    scoring = {
-        "models": scorer.ensemble.record(),
-        "label_space": {
-            "name": space.name,
-            "classes": len(space),
-            "fingerprint": space.fingerprint,
-        },
-        **plan.rule.record(),
-        "views": settings.views,
-        "recipes": [asdict(recipe) for recipe in plan.recipes],
-        "order": list(plan.order),
-        "complete": settings.complete,
-        "keep_logits": settings.keep_logits,
-    }
-    record = scoring | {
-        "cap": settings.cap,
-        "cap_order": settings.cap_order,
-        "seed": settings.seed,
-        "candidates": len(candidates.ids),
-        "set": candidates.set_hash,
-        "chunk": candidates.chunk_size,
-    }
-    # Versions of libraries may differ between two starts of one run; what decides may not.
-    decides = scoring | {
-        "models": [without(model, "libraries") for model in scoring["models"]],
-        "set": candidates.set_hash,
-        "chunk": candidates.chunk_size,
-        "scoring": _SCORING,
-    }
-    scores_id = sha256_bytes(canonical_json(decides))[:12]
-    caps: list[Any] = [scores_id, settings.cap, settings.cap_order, settings.seed]
-    if settings.cap_order == "arrival":
-        caps.append(candidates.arrival_hash())
-    if settings.cap_order == "quality":
-        caps.append(candidates.flagged_hash())
-    if settings.without:
-        left_out = {"without": sorted(settings.without), "set_aside": candidates.set_aside}
-        record |= left_out
-        caps.append(left_out)
-    if settings.control:
-        record |= {"control": len(candidates.control)}
-        caps.append({"control": settings.control})
-    return scores_id, sha256_bytes(canonical_json(caps))[:12], record
-
-
-def without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The mapping but for some of its keys."""
-    return {key: value for key, value in mapping.items() if key not in names}
-
-
-def _settings_record(workspace: Workspace, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a run shows: no secret, and no folder of this machine."""
-    shown = workspace.settings.filter.model_dump(mode="json")
-    return {
-        "label_space": record["label_space"]["name"],
-        "filter": shown | {"models": [model["name"] for model in record["models"]]},
-    }
+                path.unlink(missing_ok=True)
+            # Another command may still write a part that it will not get to name.
+            with suppress(OSError):
+                self.parts_folder.rmdir()

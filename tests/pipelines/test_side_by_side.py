@@ -1,0 +1,172 @@
+"""Several filters on one catalogue in PostgreSQL: one run, each candidate scored once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from curate.catalog import judging
+from curate.catalog.tables import claims, parts, verdicts
+from pipelines.collect import collect_folder
+from pipelines.filter import run_filter
+from pipelines.runs import finished_run
+from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.postgres import Server
+from tests.running import ROOT
+
+pytestmark = pytest.mark.slow
+
+#: A filter whose leases are short, so that what a killed one held is soon free.
+_FILTER = """
+import sys
+import pipelines.sharing
+pipelines.sharing.LEASE_SECONDS = 3.0
+from curate.cli.main import main
+sys.argv = ["curate", "-w", sys.argv[1], "--json", "filter"]
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def chunks_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CURATE_FILTER__CHUNK", "2")
+
+
+@pytest.fixture
+def make_workspace(
+    tmp_path: Path, weak_folder: Path, postgres: Server
+) -> Iterator[Callable[[str], Workspace]]:
+    """Makes a workspace of 20 candidates in SQLite or in a new database."""
+    made: list[str] = []
+
+    def make(kind: str) -> Workspace:
+        preset = tmp_path / f"{kind}.yaml"
+        text = "label_space: imagenet-1k\n"
+        if kind == "postgresql":
+            made.append(postgres.make())
+            text += f'database: "{made[-1]}"\n'
+        preset.write_text(text, encoding="utf-8")
+        workspace = create_workspace(tmp_path / kind, str(preset))
+        collect_folder(workspace, weak_folder)
+        return workspace
+
+    yield make
+    for address in made:
+        postgres.drop(address)
+
+
+def start(root: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _FILTER, str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ,
+    )
+
+
+def said(workspace: Workspace) -> dict[str, Any]:
+    """What a run leaves, without times and without what is no verdict."""
+    row = finished_run(workspace)
+    folder = workspace.run_folder(row["id"])
+    with workspace.catalogue.read() as connection:
+        told = connection.execute(select(verdicts).order_by(verdicts.c.candidate_id)).all()
+    return {
+        "verdicts": [tuple(verdict) for verdict in told],
+        "shortlist": (folder / "shortlist.csv").read_bytes(),
+        "scores": (folder / "scores.parquet").read_bytes(),
+    }
+
+
+def test_postgresql_and_sqlite_give_the_same_bytes(
+    make_workspace: Callable[[str], Workspace],
+) -> None:
+    results = []
+    for kind in ("sqlite", "postgresql"):
+        workspace = make_workspace(kind)
+        summary = run_filter(workspace)
+        assert summary["survivors"] >= 6
+        assert run_filter(workspace) == summary
+        results.append(said(workspace))
+        workspace.close()
+    assert results[0] == results[1]
+
+
+def test_several_filters_share_a_run_and_a_killed_one_loses_nothing(
+    make_workspace: Callable[[str], Workspace],
+) -> None:
+    alone = make_workspace("sqlite")
+    run_filter(alone)
+    shared = make_workspace("postgresql")
+    filters = [start(shared.root) for _ in range(3)]
+    try:
+        wait_for(shared, parts_named=1)
+        filters[0].send_signal(signal.SIGKILL)
+        ends = [process.communicate(timeout=200) for process in filters]
+    finally:
+        for process in filters:
+            process.kill()
+    assert filters[0].returncode == -signal.SIGKILL
+    assert [process.returncode for process in filters[1:]] == [0, 0], ends
+    assert said(shared) == said(alone)
+    with shared.catalogue.read() as connection:
+        rows = connection.execute(select(parts.c.number, parts.c.file)).all()
+        assert connection.scalar(select(func.count()).select_from(claims)) == 11
+    assert sorted(number for number, _ in rows) == list(range(10))
+    # Files are tagged by who wrote them.
+    assert len({file.partition("-")[2] for _, file in rows}) >= 2
+    shared.close()
+    alone.close()
+
+
+def test_a_filter_that_comes_later_gets_the_summary_of_the_run_that_has_ended(
+    make_workspace: Callable[[str], Workspace],
+) -> None:
+    shared = make_workspace("postgresql")
+    summary = run_filter(shared)
+    late = start(shared.root)
+    told, errors = late.communicate(timeout=100)
+    assert late.returncode == 0, errors
+    assert summary["run"] in told
+    assert "has ended before" in errors
+    with shared.catalogue.read() as connection:
+        assert len(judging.all_runs(connection)) == 1
+    shared.close()
+
+
+def wait_for(workspace: Workspace, parts_named: int) -> None:
+    for _ in range(1000):
+        with workspace.catalogue.read() as connection:
+            if (connection.scalar(select(func.count()).select_from(parts)) or 0) >= parts_named:
+                return
+        time.sleep(0.05)
+    raise AssertionError("no part was named")
+
+
+def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
+    make_workspace: Callable[[str], Workspace],
+) -> None:
+    shared = make_workspace("postgresql")
+    process = start(shared.root)
+    wait_for(shared, parts_named=1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130, errors
+    with shared.catalogue.read() as connection:
+        held = connection.scalar(
+            select(func.count()).select_from(claims).where(claims.c.until.is_not(None))
+        )
+    assert held == 0
+    summary = run_filter(open_workspace(shared.root))
+    assert summary["candidates"] == 20
+    shared.close()
