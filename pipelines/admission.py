@@ -20,10 +20,12 @@ from curate.catalog.tables import now
 from curate.errors import CurateError, ImageRefused
 from curate.files import candidate_key
 from curate.images.hashing import NearIndex, PerceptualHash
+from curate.labels.overlaps import Trained
 from curate.labels.space import LabelSpace
 from curate.licences import parse
 from curate.sources.protocol import Hit
-from pipelines.workspace import Workspace
+from pipelines.classes import trained_classes
+from pipelines.workspace import OUTLIER, Workspace
 
 
 @dataclass(frozen=True)
@@ -200,23 +202,40 @@ class Admission:
             self.ledger.record(connection, decided, moment)
 
 
-#: Unknown labels that are explained; a list whose labels are captions has millions.
+#: Unknown labels that are explained; a list whose labels are captions has millions. Among many
+#: classes each takes long to explain.
 _EXPLAINED = 1000
 
 
 class Labels:
-    """Weak labels to classes; each label is looked up once."""
+    """Weak labels to the ids of what they mean; each label is looked up once.
 
-    def __init__(self, space: LabelSpace) -> None:
-        self._space = space
+    Args:
+        space: what candidates may be labelled with.
+        trained: what concepts must be outside of; None where candidates are labelled with classes.
+    """
+
+    def __init__(self, space: LabelSpace, trained: Trained | None = None) -> None:
+        self._space, self._trained = space, trained
+        self._explained = max(20, _EXPLAINED * 1000 // max(len(space), 1000))
         self._known: dict[str, str] = {}
         self._unknown: dict[str, str] = {}
+        self._inside: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> Labels:
+        """Those of a workspace."""
+        trained = None
+        if workspace.settings.filter.rule == OUTLIER:
+            trained = trained_classes([workspace.label_space])
+        return cls(workspace.weak_labels, trained)
 
     def wnid(self, label: str) -> str:
-        """The class that a source's label means.
+        """The id of the class or concept that a source's label means.
 
         Raises:
-            ImageRefused: "no-label".
+            ImageRefused: "no-label"; or "in-distribution" where classifiers were trained on the
+                concept, or on something above or below it.
         """
         if not label:
             raise ImageRefused("no-label", "neither a class folder nor a table names its class")
@@ -224,14 +243,21 @@ class Labels:
             return wnid
         if (told := self._unknown.get(label)) is not None:
             raise ImageRefused("no-label", told)
-        if len(self._unknown) >= _EXPLAINED and not self._space.knows(label):
-            raise ImageRefused("no-label", f"unknown class {label!r}")
+        if (told := self._inside.get(label)) is not None:
+            raise ImageRefused("in-distribution", told)
+        if len(self._unknown) >= self._explained and not self._space.knows(label):
+            raise ImageRefused("no-label", f"unknown {self._space.noun} {label!r}")
         try:
-            wnid = self._known[label] = self._space.match(label).wnid
+            item = self._space.match(label)
         except CurateError as error:
             self._unknown[label] = str(error)
             raise ImageRefused("no-label", str(error)) from None
-        return wnid
+        overlap = None if self._trained is None else self._trained.overlap(item)
+        if overlap is not None:
+            self._inside[label] = overlap.text
+            raise ImageRefused("in-distribution", overlap.text)
+        self._known[label] = item.wnid
+        return item.wnid
 
 
 def _hash_of(item: Ready) -> PerceptualHash:

@@ -33,8 +33,8 @@ from curate.sources.folder import Folder, read_image
 from curate.sources.protocol import Hit, Query, Source
 from curate.sources.states import is_failure
 from pipelines.admission import Admission, Decided, Labels, Ready, Refused
-from pipelines.engines import usable_cores
 from pipelines.reading import KnownImages, image_row
+from pipelines.threads import usable_cores
 from pipelines.workspace import Workspace, claim_store, pin_label_space
 
 #: The columns of the list of what became no candidate.
@@ -182,7 +182,7 @@ def _read_all(
     workspace: Workspace, items: Iterable[Hit], stopped: Callable[[], bool]
 ) -> Iterator[Ready | Refused]:
     """Read and decode in threads; results come in the order of the items."""
-    labels, known = Labels(workspace.label_space), KnownImages(workspace)
+    labels, known = Labels.of(workspace), KnownImages(workspace)
     workers = usable_cores()
     queue: deque[tuple[Hit, Future[Ready]]] = deque()
 

@@ -128,9 +128,10 @@ class Harvest:
 
         What their label is and whether their licence is allowed is judged anew.
         """
-        labels = Labels(self.workspace.label_space)
+        labels = Labels.of(self.workspace)
         with self.workspace.catalogue.write() as connection:
-            for label in hits.unknown_labels(connection, self.scope) if matches("no_label") else ():
+            unlabelled = [state for state in hits.UNLABELLED if matches(state)]
+            for label in hits.unknown_labels(connection, self.scope, unlabelled):
                 with suppress(ImageRefused):
                     hits.set_class(connection, self.scope, label, labels.wnid(label))
             states = [state for state in hits.counts(connection, self.scope) if matches(state)]

@@ -9,16 +9,18 @@ from pathlib import Path
 from curate.catalog import hits
 from curate.errors import SettingsError, UnknownNameError, UsageError
 from curate.files import printable
+from curate.labels.concepts import with_queries
 from curate.progress import Stop, say
 from curate.sources.protocol import Source
 from curate.sources.states import OPEN, STATES, is_failure, is_state
+from pipelines.classes import overlaps, refuse_overlaps
 from pipelines.collect import Collected
 from pipelines.harvest import Harvest, Plan
 from pipelines.network import Network, SourceModule, source_module
 from pipelines.policy import Policy
 from pipelines.queries import queries_of
 from pipelines.searching import Ask
-from pipelines.workspace import Workspace, pin_label_space
+from pipelines.workspace import OUTLIER, Workspace, pin_label_space
 
 #: What has not failed.
 _NOT_AGAIN = frozenset((*OPEN, "downloaded"))
@@ -77,7 +79,8 @@ def collect_public(
 
     def plan(network: Network) -> Plan:
         source = network.connect(module) if asks else None
-        scope = hits.of_classes(name, wnids)
+        every = len(wnids) == len(workspace.weak_labels)
+        scope = hits.of_classes(name, None if every else wnids)
         return Plan(source, name, asks, limit, policy, scope, refresh)
 
     return _harvest(workspace, [module], plan, retry_failed)
@@ -107,7 +110,7 @@ def collect_urls(
     from curate.sources.urls import UrlList
 
     policy = _policy(workspace, allow_unknown_licence)
-    wnid = "" if label is None else workspace.label_space.match(label).wnid
+    wnid = "" if label is None else _labelled(workspace, label)
     source: Source = UrlList(path, label=wnid or None)
     try:
         status = path.stat()
@@ -131,6 +134,14 @@ def collect_urls(
     return _harvest(workspace, [], plan, retry_failed)
 
 
+def _labelled(workspace: Workspace, label: str) -> str:
+    """The class or concept that all addresses of a list have."""
+    wnid = workspace.weak_labels.match(label).wnid
+    if workspace.settings.filter.rule == OUTLIER:
+        refuse_overlaps(overlaps(workspace, [wnid]))
+    return wnid
+
+
 def _policy(workspace: Workspace, allow_unknown: bool) -> Policy:
     policy = Policy(workspace.settings.collect.licences, allow_unknown)
     try:
@@ -151,8 +162,11 @@ def _asks(
         raise UsageError("--query needs exactly one class: name it with --classes")
     asks: list[Ask] = []
     unknown: list[str] = []
+    of_concepts = workspace.settings.filter.rule == OUTLIER
     for wnid in wnids:
-        item = workspace.label_space.get(wnid)
+        item = workspace.weak_labels.get(wnid)
+        if of_concepts:
+            item = with_queries(item)
         given: list[tuple[str, dict[str, str]]] = [(text, {}) for text in queries]
         asked = given or queries_of(item, name)
         asks += [Ask(wnid, text, {**own, **options}) for text, own in asked]

@@ -29,7 +29,7 @@ from pipelines.workspace import Workspace
 _STEP, _SMALL_PAGE = 200, 20
 
 #: Hits in these states were never worth a download; they do not count towards a limit.
-_NEVER_WANTED = ("licence", "malformed", "no_label", "bad_url")
+_NEVER_WANTED = ("licence", "malformed", *hits.UNLABELLED, "bad_url")
 
 _CREDENTIALS = re.compile(r"^(\s*(?:[a-z][a-z0-9+.-]*:)?[/\\\\]{2})[^/\\\\?#]*@", re.IGNORECASE)
 
@@ -85,7 +85,7 @@ class Searches:
         self.troubles: list[CurateError] = []
         self._workspace, self._name, self._limit, self._policy = workspace, name, limit, policy
         self._refresh = refresh
-        self._labels = Labels(workspace.label_space)
+        self._labels = Labels.of(workspace)
         self._open: list[tuple[Ask, RowMapping]] = []
         with workspace.catalogue.write() as connection:
             for ask in asks:

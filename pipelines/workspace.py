@@ -40,6 +40,12 @@ from curate.settings import (
 )
 from pipelines.catalogues import open_workspace_catalogue
 
+# What is pinned: the label space, and that candidates are labelled with concepts.
+_SPACE, _WEAK = "label_space", "weak_labels"
+
+#: The rule whose candidates are labelled with concepts.
+OUTLIER = "outlier"
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -65,7 +71,7 @@ class Workspace:
         """What candidates are labelled with: concepts under the rule outlier, else classes of the
         label space.
         """
-        if self.settings.filter.rule != "outlier":
+        if self.settings.filter.rule != OUTLIER:
             return self.label_space
         return load_concepts(self.settings.concepts, self.root)
 
@@ -125,6 +131,8 @@ def create_workspace(root: Path, preset: str) -> Workspace:
     text = preset_text(preset)
     settings = parse_settings(text, preset)
     load_label_space(settings.label_space, root)
+    if settings.filter.rule == OUTLIER:
+        load_concepts(settings.concepts, root)
     make_folder(root)
     catalogue = open_workspace_catalogue(root, settings.database, create=True)
     try:
@@ -175,11 +183,17 @@ def claim_store(workspace: Workspace) -> None:
 def pin_label_space(workspace: Workspace) -> None:
     """Pin the label space before the first candidate: scores of two of them must not mix.
 
+    What candidates are labelled with is pinned too, but not which concepts there are: more may be
+    added, and no verdict depends on the others.
+
     Raises:
-        UsageError: candidates were collected under another label space.
+        UsageError: candidates were collected under another label space, or as classes where they
+            are concepts now, or the reverse.
     """
     with workspace.catalogue.write() as connection:
-        facts.remember(connection, "label_space", workspace.label_space.fingerprint)
+        if facts.recall(connection, _SPACE) is None and workspace.settings.filter.rule == OUTLIER:
+            facts.remember(connection, _WEAK, OUTLIER)
+        facts.remember(connection, _SPACE, workspace.label_space.fingerprint)
     check_label_space(workspace)
 
 
@@ -187,7 +201,8 @@ def check_label_space(workspace: Workspace) -> None:
     """Refuse a label space that is not the one that the candidates were collected under.
 
     Raises:
-        UsageError: it is another one, or its file has changed.
+        UsageError: it is another one, or its file has changed; or the candidates are labelled with
+            concepts and the rule wants classes, or the reverse.
     """
     space = workspace.label_space
     if pinned_label_space(workspace) not in (None, space.fingerprint):
@@ -195,9 +210,19 @@ def check_label_space(workspace: Workspace) -> None:
             f"the label space {space.name!r} is not the one that this workspace's candidates were "
             "collected under; undo the change or make a new workspace"
         )
+    with workspace.catalogue.read() as connection:
+        pinned = facts.recall(connection, _SPACE) is not None
+        of_concepts = facts.recall(connection, _WEAK) == OUTLIER
+    rule = workspace.settings.filter.rule
+    if pinned and of_concepts != (rule == OUTLIER):
+        are, wanted = ("concepts", "classes") if of_concepts else ("classes", "concepts")
+        raise UsageError(
+            f"this workspace's candidates are labelled with {are}, and the rule {rule} judges "
+            f"{wanted}: make a workspace of its own for it"
+        )
 
 
 def pinned_label_space(workspace: Workspace) -> str | None:
     """The fingerprint of the label space that candidates were collected under, if any were."""
     with workspace.catalogue.read() as connection:
-        return facts.recall(connection, "label_space")
+        return facts.recall(connection, _SPACE)

@@ -245,9 +245,13 @@ def addresses_in(connection: Connection, scope: Scope, state: str) -> Iterator[t
         yield row.id, row.url or ""
 
 
-def unknown_labels(connection: Connection, scope: Scope) -> list[str]:
-    """The labels of hits that were no known class."""
-    query = select(hits.c.label).where(scope, hits.c.state == "no_label").distinct()
+#: The states of hits whose label was no class that candidates may have.
+UNLABELLED = ("no_label", "in_distribution")
+
+
+def unknown_labels(connection: Connection, scope: Scope, states: Sequence[str]) -> list[str]:
+    """The labels of hits in some of the states `UNLABELLED`."""
+    query = select(hits.c.label).where(scope, hits.c.state.in_(states)).distinct()
     return sorted(connection.scalars(query))
 
 
@@ -255,7 +259,7 @@ def set_class(connection: Connection, scope: Scope, label: str, wnid: str) -> No
     """Tell the class of hits whose label was none; they stay in their state."""
     connection.execute(
         update(hits)
-        .where(scope, hits.c.state == "no_label", hits.c.label == label)
+        .where(scope, hits.c.state.in_(UNLABELLED), hits.c.label == label)
         .values(wnid=wnid, updated=now())
     )
 

@@ -175,10 +175,11 @@ def tar(
 
     Example: curate collect tar winter21_whole.tar.gz --classes imagenet-a
     """
+    from pipelines.classes import selected
     from pipelines.collect import collect_tar
 
     opened = workspace({"collect.near_duplicates": near_duplicates})
-    wnids = opened.label_space.select(classes) if classes else None
+    wnids = selected(opened, classes) if classes else None
     _tell(opened, collect_tar(opened, path, wnids), strict)
 
 
@@ -276,6 +277,7 @@ def _search_command(name: str) -> Callable[..., None]:
         as_json: Json = False,
         debug: Debug = False,
     ) -> None:
+        from pipelines.classes import selected
         from pipelines.public import collect_public
 
         opened = workspace(_options(near_duplicates, allow_host))
@@ -284,7 +286,7 @@ def _search_command(name: str) -> Callable[..., None]:
         collected = collect_public(
             opened,
             name,
-            opened.label_space.select(classes or ()),
+            selected(opened, classes),
             limit=limit,
             queries=query or (),
             options=_named(option or ()),
