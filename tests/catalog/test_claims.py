@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -234,6 +235,22 @@ def test_any_order_of_steps_agrees_with_the_rules(
         free=sum(owner is None for owner in model.values()),
     )
     assert sorted(named) == sorted(set(range(count)) - model.keys())
+
+
+def test_no_chunk_is_anybody_elses_while_it_is_held(catalogue: Catalogue) -> None:
+    begin(catalogue, 60)
+    taken: list[int] = []
+
+    def take(holder: str) -> None:
+        while (number := claim(catalogue, holder)) is not None:
+            taken.append(number)
+
+    threads = [threading.Thread(target=take, args=(f"worker{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(60))
 
 
 def work(place: str, worker: str, dies: bool, seed: int) -> None:

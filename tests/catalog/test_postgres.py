@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, text, update
 
-from curate.catalog import facts, intake, judging, overview, twins
+from curate.catalog import claims, facts, intake, judging, overview, twins
 from curate.catalog.engine import upsert
 from curate.catalog.postgres import PostgresCatalogue, open_database, parse_address
 from curate.catalog.tables import facts as facts_table
@@ -27,6 +27,17 @@ from curate.errors import (
     StorageError,
 )
 from tests.postgres import PASSWORD, Server
+
+RUN = {
+    "id": "r",
+    "scoring": "s",
+    "scores_run": "r",
+    "rule": "misclassified",
+    "state": "running",
+    "settings": {},
+    "record": {},
+    "started": now(),
+}
 
 
 @pytest.fixture
@@ -107,11 +118,16 @@ def test_a_reader_sees_one_state_and_cannot_write(database: PostgresCatalogue) -
 
 
 def test_claims_wait_for_no_writer(database: PostgresCatalogue) -> None:
+    with database.write() as writer:
+        judging.start_run(writer, RUN)
+        claims.add_chunks(writer, "r", 3)
     started = time.monotonic()
     with database.write() as writer:
         facts.remember(writer, "n", "0")
-        with database.claiming() as claiming:
-            claiming.execute(text("UPDATE claims SET holder = NULL"))
+        with database.claiming() as one, database.claiming() as two:
+            assert claims.claim(one, "r", "one", 60) == 0
+            assert claims.claim(two, "r", "two", 60) == 1
+            assert claims.claim(one, "r", "one", 60) == 2
     assert time.monotonic() - started < 30
 
 
@@ -285,21 +301,11 @@ def test_what_the_database_does_not_take_is_one_line(database: PostgresCatalogue
 def test_two_commands_that_begin_one_run_share_it_and_another_run_of_its_id_is_refused(
     database: PostgresCatalogue,
 ) -> None:
-    row = {
-        "id": "r",
-        "scoring": "s",
-        "scores_run": "r",
-        "rule": "misclassified",
-        "state": "running",
-        "settings": {},
-        "record": {},
-        "started": now(),
-    }
     with database.write() as connection:
-        judging.start_run(connection, row)
-        judging.start_run(connection, row)
+        judging.start_run(connection, RUN)
+        judging.start_run(connection, RUN)
         with pytest.raises(StorageError, match="another run has the id r"):
-            judging.start_run(connection, row | {"scoring": "other"})
+            judging.start_run(connection, RUN | {"scoring": "other"})
 
 
 def test_pictures_of_more_pixels_than_32_bits_count_are_ranked(
