@@ -14,6 +14,7 @@ from curate.labels.classes import LabelClass
 from curate.labels.concepts import WORDNET, load_concepts
 from curate.labels.overlaps import Problem, Trained, space_problems
 from curate.labels.space import LabelSpace, load_label_space
+from curate.labels.wordnet import wordnet
 from pipelines.workspace import OUTLIER, Workspace
 
 #: What every classifier of the zoo was trained on.
@@ -71,13 +72,29 @@ def refuse_overlaps(found: Sequence[Problem]) -> None:
         )
 
 
+def usable_concepts(known: LabelSpace, wnids: Iterable[str], space: LabelSpace) -> list[LabelClass]:
+    """The concepts that nothing speaks against, but that they may be near a trained class.
+
+    Args:
+        known: a list of concepts; of WordNet's those that ImageNet-21k has are usable.
+        wnids: ids to choose from; the order stays.
+        space: a label space that counts as trained on, besides ImageNet-1k.
+    """
+    trained, only_imagenet = trained_classes([space]), known.name == WORDNET
+    return [
+        known.get(wnid)
+        for wnid in wnids
+        if not (only_imagenet and not wordnet()[wnid].in_imagenet)
+        and all(problem.kind == "near" for problem in trained.problems(known.get(wnid)))
+    ]
+
+
 def check_classes(
     workspace: Workspace | None,
     *,
     classes: Sequence[str] = (),
     label_space: str | None = None,
     concepts: str | None = None,
-    base: Path | None = None,
 ) -> dict[str, Any]:
     """What speaks against a label space by itself, and against concepts.
 
@@ -85,27 +102,28 @@ def check_classes(
         workspace: whose label space is checked where none is named, and under the rule outlier the
             concepts that its candidates have; None outside one.
         classes: concepts to check, or the classes of the label space where no concepts are.
-        label_space: a preset or a CSV file instead of the workspace's.
+        label_space: a preset or a CSV file instead of the workspace's. Where concepts are named
+            and it is not, only the concepts are checked.
         concepts: "wordnet", a CSV file, or names and ids of concepts with commas between.
-        base: the folder that paths are relative to; the current one by default.
 
     Returns:
-        `label_space`; `classes`, how many of it were checked; `concepts`, how many were, or None;
-        `trained`, with how many classes they were compared; `problems`, an object each with
-        `wnid`, `name`, `kind`, `severity`, `other`, `other_name`, `text`, those that are refused
-        first; `refused` and `warned`, how many there are; `kinds`, how many of each kind.
+        `label_space`; `classes` and `concepts`, how many were checked, None for none of their
+        kind; `trained`, with how many classes concepts are compared; `problems`, an object each
+        with `wnid`, `name`, `kind`, `severity`, `other`, `other_name`, `text`, those that are
+        refused first; `refused` and `warned`, how many there are; `kinds`, how many of each kind.
 
     Raises:
         UsageError: a label space, a class or a file is unknown or unusable.
     """
-    base = base or Path()
-    space = _space(workspace, label_space, base)
-    known, chosen = _concepts(workspace, concepts, classes, base)
-    checked = space
+    space = _space(workspace, label_space)
+    known, chosen = _concepts(workspace, concepts, classes)
+    checked: LabelSpace | None = space
     if known is None and classes:
-        wnids = space.select(classes, base)
+        wnids = space.select(classes)
         checked = LabelSpace(space.name, [space.get(wnid) for wnid in wnids])
-    found = space_problems(checked)
+    elif concepts is not None and label_space is None:
+        checked = None
+    found = [] if checked is None else space_problems(checked)
     trained = trained_classes([space])
     if known is not None:
         found += [p for wnid in chosen for p in trained.problems(_concept(known, wnid))]
@@ -113,7 +131,7 @@ def check_classes(
     severities = Counter(problem.severity for problem in found)
     return {
         "label_space": space.name,
-        "classes": len(checked),
+        "classes": None if checked is None else len(checked),
         "concepts": None if known is None else len(chosen),
         "trained": len(trained),
         "problems": [asdict(problem) for problem in found],
@@ -123,30 +141,30 @@ def check_classes(
     }
 
 
-def _space(workspace: Workspace | None, named: str | None, base: Path) -> LabelSpace:
+def _space(workspace: Workspace | None, named: str | None) -> LabelSpace:
     if named is not None:
-        return load_label_space(named, base)
+        return load_label_space(named)
     return load_label_space(_THOUSAND) if workspace is None else workspace.label_space
 
 
 def _concepts(
-    workspace: Workspace | None, named: str | None, classes: Sequence[str], base: Path
+    workspace: Workspace | None, named: str | None, classes: Sequence[str]
 ) -> tuple[LabelSpace | None, Sequence[str]]:
     """The list of concepts and the ids of those to check; None where there are none to check."""
     known: LabelSpace
     if named is not None:
-        if named == WORDNET or named.casefold().endswith(".csv") or (base / named).is_file():
-            known = load_concepts(named, base)
-            return known, known.select(classes, base)
+        if named == WORDNET or named.casefold().endswith(".csv") or Path(named).is_file():
+            known = load_concepts(named)
+            return known, known.select(classes)
         known = load_concepts(WORDNET)
         if workspace is not None and workspace.settings.filter.rule == OUTLIER:
             known = workspace.weak_labels
-        return known, known.select([named, *classes], base)
+        return known, known.select([named, *classes])
     if workspace is None or workspace.settings.filter.rule != OUTLIER:
         return None, ()
     known = workspace.weak_labels
     if classes:
-        return known, known.select(classes, base)
+        return known, known.select(classes)
     with workspace.catalogue.read() as connection:
         return known, sorted(overview.funnel(connection, None))
 

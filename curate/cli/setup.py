@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Classes, Debug, Json, emit, shared, table
+from curate.cli.common import Classes, Debug, Json, counts, emit, shared, table, workspace
+
+#: Most problems shown at a terminal.
+_MOST_SHOWN = 100
 
 
 def register(app: typer.Typer) -> None:
@@ -15,6 +19,7 @@ def register(app: typer.Typer) -> None:
     app.command()(init)
     classes = typer.Typer(help="Label spaces.", no_args_is_help=True)
     classes.command("list")(list_classes)
+    classes.command("check")(check_classes)
     app.add_typer(classes, name="classes")
 
 
@@ -47,43 +52,145 @@ def init(
     )
 
 
+_LabelSpace = Annotated[
+    str | None,
+    typer.Option(
+        "--label-space",
+        help="A preset or a CSV file. Example: --label-space imagenet-o. Default: the "
+        "workspace's, else imagenet-1k.",
+        show_default=False,
+    ),
+]
+
+
 def list_classes(
     classes: Classes = None,
-    label_space: Annotated[
+    label_space: _LabelSpace = None,
+    concepts: Annotated[
         str | None,
         typer.Option(
-            "--label-space",
-            help="A preset or a CSV file. Example: --label-space imagenet-o. Default: the "
-            "workspace's, else imagenet-1k.",
+            metavar="LIST",
+            help="List concepts for the rule outlier instead: wordnet, or a CSV file. Example: "
+            "--concepts wordnet. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    usable: Annotated[
+        bool,
+        typer.Option(
+            "--usable",
+            help="With --concepts: only those that curate classes check neither refuses nor warns "
+            "of, but for those near a trained class. Example: --usable",
+        ),
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the classes of a label space, or concepts.
+
+    Example: curate classes list --label-space imagenet-a --classes dragonfly
+    """
+    from curate.errors import UsageError
+    from curate.labels.concepts import load_concepts
+    from curate.labels.space import load_label_space
+    from curate.settings import load_settings
+    from pipelines.classes import usable_concepts
+
+    if usable and concepts is None:
+        raise UsageError("--usable is about concepts: name them with --concepts wordnet")
+    root = _root_if_any()
+    own = "imagenet-1k" if root is None else load_settings(root).label_space
+    space = load_label_space(label_space) if label_space else load_label_space(own, root)
+    known = space if concepts is None else load_concepts(concepts)
+    wnids = known.select(classes or ())
+    chosen = usable_concepts(known, wnids, space) if usable else [known.get(w) for w in wnids]
+    emit(
+        {
+            "label_space" if concepts is None else "concepts": known.name,
+            "classes": [{"wnid": c.wnid, "name": c.name, "names": list(c.names)} for c in chosen],
+        },
+        table(["wnid", "name", "names"], [[c.wnid, c.name, ", ".join(c.names)] for c in chosen]),
+    )
+
+
+def check_classes(
+    classes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--classes",
+            help="Check only these: concepts where there are any to check, else classes of the "
+            "label space. Example: --classes wheelchair,n02420828. Default: the concepts that the "
+            "workspace's candidates have; all classes.",
+            show_default=False,
+        ),
+    ] = None,
+    label_space: _LabelSpace = None,
+    concepts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Concepts to check against the trained classes: a CSV file (wnid, or id with the "
+            "column wordnet), wordnet for all, or names and wnids with commas between. Example: "
+            "--concepts my-concepts.csv. Default: none; in a workspace of the rule outlier those "
+            "of its candidates.",
             show_default=False,
         ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the classes of a label space.
+    """Check a label space against itself, and concepts against what models were trained on.
 
-    Example: curate classes list --label-space imagenet-a --classes dragonfly
+    Exits with 1 where something is refused. A concept is refused if it is a class of ImageNet-1k
+    or of the label space, or above or below one in WordNet, bears the name of one, or is a kind of
+    person; it is warned of if it is directly a part or whole of one, shares a parent with one
+    (near), is too general or no thing (abstract), or has no place in WordNet. In a label space a
+    class above another is refused; shared names, look-alikes, parts and wholes are warned of.
+
+    Example: curate classes check --concepts wheelchair,hedgehog
     """
-    from curate.errors import WorkspaceError
-    from curate.labels.space import load_label_space
-    from curate.settings import find_workspace, load_settings
+    from curate.errors import VerificationError
+    from pipelines.classes import check_classes as check
 
-    root = Path.cwd()
-    if label_space is None:
-        try:
-            root = find_workspace(shared.workspace)
-            label_space = load_settings(root).label_space
-        except WorkspaceError:
-            if shared.workspace is not None:
-                raise
-            label_space = "imagenet-1k"
-    space = load_label_space(label_space, root)
-    chosen = [space.classes[space.position(wnid)] for wnid in space.select(classes or [], root)]
-    emit(
-        {
-            "label_space": space.name,
-            "classes": [{"wnid": c.wnid, "name": c.name, "names": list(c.names)} for c in chosen],
-        },
-        table(["wnid", "name", "names"], [[c.wnid, c.name, ", ".join(c.names)] for c in chosen]),
-    )
+    opened = None if _root_if_any() is None else workspace()
+    try:
+        found = check(opened, classes=classes or (), label_space=label_space, concepts=concepts)
+    finally:
+        if opened is not None:
+            opened.close()
+    emit(found, _told(found))
+    if found["refused"]:
+        were = "was" if found["refused"] == 1 else "were"
+        raise VerificationError(f"{found['refused']:,} {were} refused")
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    """The problems as a table, the refused ones first, and what was checked."""
+    shown = found["problems"][:_MOST_SHOWN]
+    rows = [[one["severity"], one["kind"], one["text"]] for one in shown]
+    lines = [table(["", "kind", "what"], rows)] if rows else []
+    if (more := len(found["problems"]) - len(shown)) > 0:
+        lines.append(f"… and {more:,} more: --json tells all")
+    checked = []
+    if found["classes"] is not None:
+        checked.append(f"label space {found['label_space']} ({found['classes']:,} classes)")
+    if found["concepts"] is not None:
+        trained = f"against {found['trained']:,} trained classes"
+        checked.append(f"{found['concepts']:,} concepts {trained}")
+    counted = f" ({counts(found['kinds'])})" if found["kinds"] else ""
+    lines.append(f"checked {' and '.join(checked)}")
+    lines.append(f"{found['refused']:,} refused, {found['warned']:,} warned{counted}")
+    return "\n".join(lines)
+
+
+def _root_if_any() -> Path | None:
+    """The workspace that is named or above, if any: these commands work without one."""
+    from curate.errors import WorkspaceError
+    from curate.settings import find_workspace
+
+    try:
+        return find_workspace(shared.workspace)
+    except WorkspaceError:
+        if shared.workspace is not None:
+            raise
+        return None
