@@ -18,7 +18,8 @@ from curate.files import make_folder, printable, write_bytes
 #: The catalogue where the setting `database` is empty.
 FILE = "catalogue.sqlite"
 
-_NUMBER = "catalogue.id"
+#: The file that holds the number of the database.
+NUMBER = "catalogue.id"
 _FACT = "workspace"
 
 
@@ -60,11 +61,11 @@ def holds_images(path: Path) -> bool:
 
 def _number(root: Path) -> str | None:
     try:
-        return (root / _NUMBER).read_text(encoding="ascii").strip()
+        return (root / NUMBER).read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise WorkspaceError(f"cannot read {printable(root / _NUMBER)}: {error}") from error
+        raise WorkspaceError(f"cannot read {printable(root / NUMBER)}: {error}") from error
 
 
 def _in_database(root: Path, database: str, number: str | None, create: bool) -> Catalogue:
@@ -87,7 +88,7 @@ def _in_database(root: Path, database: str, number: str | None, create: bool) ->
             if owner != number:
                 raise WorkspaceError(
                     f"the database {catalogue.name} is not the one that {printable(root)} was "
-                    f"made with; name that one, or remove {_NUMBER} to begin anew in an empty one"
+                    f"made with; name that one, or remove {NUMBER} to begin anew in an empty one"
                 )
     except BaseException:
         catalogue.close()
@@ -98,7 +99,7 @@ def _in_database(root: Path, database: str, number: str | None, create: bool) ->
 def _take(catalogue: Catalogue, root: Path) -> None:
     """Make a database that is nobody's the workspace's own."""
     number = uuid.uuid4().hex
-    path = root / _NUMBER
+    path = root / NUMBER
     with catalogue.write() as connection:
         owner = facts.recall(connection, _FACT)
         # Another command may have done so while this one waited for its turn.
@@ -107,7 +108,7 @@ def _take(catalogue: Catalogue, root: Path) -> None:
         if owner is not None:
             raise WorkspaceError(
                 f"the database {catalogue.name} belongs to another workspace: name an empty one, "
-                f"or put the file {_NUMBER} of that workspace into {printable(root)} to share it"
+                f"or put the file {NUMBER} of that workspace into {printable(root)} to share it"
             )
         facts.remember(connection, _FACT, number)
         make_folder(root)
