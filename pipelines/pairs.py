@@ -120,7 +120,7 @@ class _Pictures:
     ) -> None:
         self.workspace, self.credits = workspace, credits
         self.limits = workspace.settings.images
-        self.names = display_names(workspace.label_space)
+        self.names = display_names(workspace.weak_labels)
         self.folders = {one.hashes.name: one.path for one in sets if one.path.is_dir()}
 
     def group(self, rows: Sequence[RowMapping]) -> shown.Group:

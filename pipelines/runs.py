@@ -80,7 +80,7 @@ def shortlist_cells(row: judging.Shortlisted, workspace: Workspace, flags: Flags
     """One row of the shortlist in the words of the contract, with the names of its classes, where
     the photo was first seen, and its quality flags joined by semicolons."""
     told = {
-        "name": workspace.weak_labels.get(row.wnid).name,
+        "name": workspace.weak_labels.name_of(row.wnid),
         "predicted_name": workspace.label_space.get(row.predicted_wnid).name,
         "quality": ";".join(flags.get(row.candidate_id, ())),
     }

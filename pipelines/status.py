@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from curate.catalog import hits, judging, overview, twins
 from curate.choices import STAGES
+from curate.labels.space import LabelSpace
 from pipelines.quality import count_unmeasured, flag_counts
 from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
@@ -22,7 +24,8 @@ def status(
         quality: count the candidates by quality flag, which takes a look at each.
 
     Returns:
-        `funnel` (a count a stage, and the same by class in the label space's order), `run`,
+        `funnel` (a count a stage, and the same by class, or by concept under the rule outlier, in
+        the order of the label space or the list of concepts), `run`,
         `running` (a run that was cut off), `refused` (files by reason), `sources` (for each public
         source and list, what became of its hits), `duplicates` (candidates that `curate dedup`
         keeps out of the filter), `quality` where asked for.
@@ -46,16 +49,14 @@ def status(
             flagged = {"quality": flag_counts(workspace, connection)}
     if quality:
         flagged["unmeasured"] = count_unmeasured(workspace)
-    space = workspace.label_space
-    # A label space that was edited since may lack a class that candidates have.
-    known = [wnid for wnid in space.wnids if wnid in by_class]
-    ordered = known + sorted(by_class.keys() - set(known))
+    space = workspace.weak_labels
+    ordered = _ordered(space, by_class)
     funnel: dict[str, Any] = {
         stage: sum(by_class[wnid].get(stage, 0) for wnid in ordered) for stage in STAGES
     }
     funnel["by_class"] = {
         wnid: {
-            "name": space.get(wnid).name if wnid in space else wnid,
+            "name": space.name_of(wnid),
             **{stage: by_class[wnid].get(stage, 0) for stage in STAGES},
         }
         for wnid in ordered
@@ -84,5 +85,11 @@ def run_by_class(workspace: Workspace, run_id: str) -> dict[str, dict[str, Any]]
         mine["scored"] += row["count"] * (row["outcome"] != "failed")
         mine["survivors"] += row["count"] * (row["outcome"] == "survivor")
         mine["shortlisted"] += row["listed"]
-    space = workspace.label_space
-    return {w: {"name": space.get(w).name, **by_class[w]} for w in space.wnids if w in by_class}
+    space = workspace.weak_labels
+    return {w: {"name": space.name_of(w), **by_class[w]} for w in _ordered(space, by_class)}
+
+
+def _ordered(space: LabelSpace, wnids: Collection[str]) -> list[str]:
+    """Ids in the order of a list of classes; those that it lacks since it was edited come last."""
+    known = [wnid for wnid in space.wnids if wnid in wnids]
+    return known + sorted(set(wnids) - set(known))
