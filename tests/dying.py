@@ -1,14 +1,14 @@
 """Run `curate` and die by SIGKILL at the N-th moment that matters to what is on the disk.
 
-    python -m tests.dying KIND:N [--fault direct|ahead] COMMAND …
+    python -m tests.dying KIND:N [--fault direct|ahead|early] COMMAND …
 
 KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
 (before and after each rename), "commit" (before each commit), "unlink" (before and after each file
-is removed), "half" (see below). A run that comes
-to its end says how many moments of each kind there were. The planted fault "direct" writes files in
-place and in two halves instead of atomically, with a moment of the kind "half" between them;
-"ahead" records where a search stands before its hits, with such a moment between: the tests that
-kill must find what they leave.
+is removed), "put" (before and after each upload to an object store), "half" (see below). A run that
+comes to its end says how many moments of each kind there were. The planted fault "direct" writes
+files in place and in two halves instead of atomically, with a moment of the kind "half" between;
+"ahead" records where a search stands before its hits, with such a moment between; "early" names
+images in a transaction before they are uploaded: the tests that kill must find what they leave.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ def main() -> None:
     from sqlalchemy import Engine, event
 
     event.listen(Engine, "commit", lambda _: moment("commit"))
-    if fault == "direct":
+    from curate.catalog.remote_store import RemoteStore
+
+    RemoteStore._write = around("put", RemoteStore._write)  # type: ignore[method-assign]
+    if fault == "early":
+        plant_early_names()
+    elif fault == "direct":
         plant_direct_writes(lambda: moment("half"))
     elif fault == "ahead":
         plant_search_ahead(lambda: moment("half"))
@@ -85,6 +90,21 @@ def plant_direct_writes(between: Callable[[], None]) -> None:
 
     for module in (curate.files, curate.catalog.store, curate.filtration.scores):
         module.atomic_write = direct
+
+
+def plant_early_names() -> None:
+    import time
+
+    from curate.catalog.remote_store import RemoteStore
+
+    upload = RemoteStore._upload
+
+    def late(self: RemoteStore, data: bytes, sha256: str, extension: str) -> None:
+        time.sleep(2)
+        upload(self, data, sha256, extension)
+
+    RemoteStore._upload = late  # type: ignore[method-assign]
+    RemoteStore.sync = lambda self: None  # type: ignore[method-assign]
 
 
 def plant_search_ahead(between: Callable[[], None]) -> None:

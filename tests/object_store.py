@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,11 +35,10 @@ class ObjectStore:
         from moto.server import ThreadedMotoServer
 
         self._made = 0
+        self._said: list[str] = []
         log = logging.getLogger("werkzeug")
-        self._lines = _Lines()
-        log.addHandler(self._lines)
         log.setLevel(logging.INFO)
-        log.propagate = False
+        log.addFilter(self._keep)
         self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self._server.start()
         host, port = self._server.get_host_and_port()
@@ -69,31 +69,21 @@ class ObjectStore:
     @contextmanager
     def asked(self) -> Iterator[list[str]]:
         """What is asked for meanwhile: "PUT /bucket/key" and so on."""
-        self._lines.said.clear()
+        self._said.clear()
         found: list[str] = []
         yield found
-        found += self._lines.said
+        found += self._said
 
     def close(self) -> None:
         """End the server."""
         self._server.stop()
-        logging.getLogger("werkzeug").removeHandler(self._lines)
+        logging.getLogger("werkzeug").removeFilter(self._keep)
 
-
-class _Lines(logging.Handler):
-    """Keeps the lines that the server logs of requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        line = record.getMessage()
-        for method in ("GET", "PUT", "HEAD", "DELETE", "POST"):
-            if f"{method} /" in line:
-                said = line[line.index(f"{method} /") :]
-                self.said.append(said.rsplit(" HTTP/", 1)[0])
-                return
+    def _keep(self, record: logging.LogRecord) -> bool:
+        """Keep what the server would print of a request."""
+        if asked := re.search(r"[A-Z]+ /.*(?= HTTP/)", record.getMessage()):
+            self._said.append(asked[0])
+        return False
 
 
 def environ(url: str) -> dict[str, str]:
