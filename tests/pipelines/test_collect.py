@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ from tests.running import dying, killed_until_done
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return create_workspace(tmp_path / "workspace", "imagenet-1k")
+def workspace(tmp_path: Path, on_database: Callable[[str], str]) -> Workspace:
+    return create_workspace(tmp_path / "workspace", on_database("imagenet-1k"))
 
 
 def counted(workspace: Workspace) -> dict[str, int]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,13 @@ def saved(photo: Photo, path: Path, **how: Any) -> Path:
     return path
 
 
+#: For what takes long and asks nothing of the catalogue that the other tests do not ask.
+ON_SQLITE = pytest.mark.parametrize("make_database", ["sqlite"], indirect=True)
+
+
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return create_workspace(tmp_path / "workspace", "imagenet-1k")
+def workspace(tmp_path: Path, on_database: Callable[[str], str]) -> Workspace:
+    return create_workspace(tmp_path / "workspace", on_database("imagenet-1k"))
 
 
 @pytest.fixture(scope="session")
@@ -321,6 +325,7 @@ def crops(photo: Photo) -> Photo:
     return photo.crop((width // 40, height // 40, width - width // 40, height - height // 40))
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_a_classifier_confirms_crops_and_brighter_copies_and_rejects_other_photos(
     workspace: Workspace, tmp_path: Path, photos: list[Photo]
@@ -353,6 +358,7 @@ def test_a_classifier_confirms_crops_and_brighter_copies_and_rejects_other_photo
     assert named[f"{ONE}/other.png"] in found(workspace)
 
 
+@ON_SQLITE
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["folder", "tar", "parquet"])
 def test_a_classifier_looks_at_the_pictures_of_a_set_where_they_are_at_hand(
@@ -385,7 +391,8 @@ def wrongly_in_steps(connection: Connection, rows: Iterator[dict[str, Any]]) -> 
     """Replaces what was found in two transactions instead of one."""
     connection.execute(delete(duplicates))
     connection.exec_driver_sql("COMMIT")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    on_sqlite = connection.dialect.name == "sqlite"
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if on_sqlite else "BEGIN")
     connection.execute(insert(duplicates), list(rows))
 
 
