@@ -11,22 +11,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from curate.catalog import judging
+from curate.catalog import judging, overview
+from curate.errors import UsageError
 from curate.filtration.rules import make_rule
 from curate.progress import say
 from pipelines.candidate_set import CandidateSet
-from pipelines.engines import LocalEngine
+from pipelines.engines import job_here, make_engine
 from pipelines.filter_run import FilterRun
+from pipelines.rejudge import Given
+from pipelines.rejudged_run import RejudgedRun
 from pipelines.runs import finished_run
 from pipelines.scoring import Job, Scorer
 from pipelines.threads import usable_cores
-from pipelines.workspace import Workspace, check_label_space
+from pipelines.workspace import OUTLIER, Workspace, check_label_space
 
 #: The first candidates in the order of their keys, which are hashes: as good as drawn by lot.
 _SAMPLE = 64
 
 
-def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, Any]:
+def run_filter(
+    workspace: Workspace, classes: Sequence[str] = (), from_run: str | None = None
+) -> dict[str, Any]:
     """Filter a workspace's candidates with the ensemble and the rule of its settings.
 
     Args:
@@ -34,6 +39,8 @@ def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, A
         classes: class arguments as in the contract, files relative to the current folder; none
             selects every class. They select candidates only: softmax and argmax run over the
             workspace's whole label space.
+        from_run: the id of a run whose scores are judged anew; only what they do not decide is
+            scored.
 
     Returns:
         The JSON summary of the contract.
@@ -45,7 +52,7 @@ def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, A
         Interrupted: stopped by the user; the same command goes on.
     """
     with workspace.held("filter", shared=True):
-        run = begin_run(workspace, classes)
+        run = begin_run(workspace, classes, from_run)
         if run.finished_summary is not None:
             say(f"run {run.id} has ended before: same settings, same candidates")
             newest = finished_run(workspace)["id"]
@@ -58,29 +65,53 @@ def run_filter(workspace: Workspace, classes: Sequence[str] = ()) -> dict[str, A
             run.engine.close()
 
 
-def begin_run(workspace: Workspace, classes: Sequence[str] = ()) -> FilterRun:
+def begin_run(
+    workspace: Workspace, classes: Sequence[str] = (), from_run: str | None = None
+) -> FilterRun:
     """Everything of `run_filter` that comes before the first image: candidates, models, plan.
 
     The caller holds the workspace's stage "filter".
     """
-    check_label_space(workspace)
+    earlier = finished_run(workspace, from_run) if from_run else None
+    if earlier is None:
+        check_label_space(workspace)
     settings = workspace.settings.filter
     rule = make_rule(
         settings.rule, settings.threshold, settings.confidence, settings.min_confidence
     )
     wnids = workspace.weak_labels.select(classes, Path.cwd()) if classes else None
     candidates = CandidateSet(workspace, wnids)
+    if earlier is not None:
+        check_labels(workspace, wnids)
+        kept = earlier["record"]["keep_logits"]
+        workspace = workspace.changed({"filter.complete": False, "filter.keep_logits": kept})
     job = make_job(workspace, rule, candidates.ids[:_SAMPLE])
     cores = usable_cores()
-    scorer = Scorer(job, cores)
+    scorer = Scorer(job_here(settings, job), cores)
     fingerprints = tuple(model["fingerprint"] for model in scorer.ensemble.record())
-    return FilterRun(
-        workspace,
-        candidates,
-        replace(job, fingerprints=fingerprints),
-        scorer,
-        LocalEngine(scorer, cores),
-    )
+    job = replace(job, fingerprints=fingerprints)
+    engine = make_engine(settings, job, scorer, cores)
+    if earlier is None:
+        return FilterRun(workspace, candidates, job, scorer, engine)
+    given = Given(workspace, earlier, scorer)
+    return RejudgedRun(workspace, candidates, job, scorer, engine, given)
+
+
+def check_labels(workspace: Workspace, wnids: Sequence[str] | None) -> None:
+    """Refuse a label space that lacks labels of the candidates that it is to judge.
+
+    Raises:
+        UsageError: it does; the text names some.
+    """
+    if workspace.settings.filter.rule == OUTLIER:
+        return
+    with workspace.catalogue.read() as connection:
+        labels = overview.labels(connection) if wnids is None else wnids
+    if lacking := [wnid for wnid in labels if wnid not in workspace.label_space]:
+        raise UsageError(
+            f"label space {workspace.label_space.name} lacks {len(lacking)} of the candidates' "
+            f"labels ({', '.join(lacking[:3])}): leave them out with --classes"
+        )
 
 
 def make_job(workspace: Workspace, rule: Any, sample: Sequence[int]) -> Job:

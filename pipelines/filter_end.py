@@ -42,9 +42,14 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
         survivors = judging.survivors(connection, run.id)
         counts = judging.verdict_counts(connection, run.id)
         failed = judging.failures(connection, run.id)
-    record = run.record | {"made_by": _distinct(part["made_by"] for part in named)}
+    made_by = [part["made_by"] for part in named if "from_run" not in part["made_by"]]
+    if run.given is not None:
+        made_by += run.given.record["made_by"]
+    record = run.record | {"made_by": _distinct(made_by)}
     if row["scores_run"] == run.id:
         _merge(run, named, record)
+    # All of it was decided by scores that another run has paid for.
+    settled = run.given is not None and row["scores_run"] != run.id
     listed = _shortlisted(run, survivors)
     ended = {o: sum(c for p, _, c in counts if p == o) for o in ("survivor", "failed")}
     total = len(run.candidates.ids)
@@ -59,7 +64,7 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
         "failed": ended["failed"],
         "borderline": sum(bool(s["borderline"]) for s in survivors),
         "control": len(run.candidates.control),
-        "forwards": sum(part["forwards"] for part in named),
+        "forwards": 0 if settled else sum(part["forwards"] for part in named),
         "forwards_naive": total * len(run.job.models) * 10,
         "precision": _precision(named, row["widened"]),
         "seconds": round(earlier_seconds + time.monotonic() - started, 3),

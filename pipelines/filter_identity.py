@@ -16,11 +16,21 @@ _SCORING = 2
 
 
 def identity(
-    workspace: Workspace, candidates: CandidateSet, scorer: Scorer
+    workspace: Workspace,
+    candidates: CandidateSet,
+    scorer: Scorer,
+    from_run: str | None = None,
 ) -> tuple[str, str, dict[str, Any]]:
     """What a run is known by.
 
     Backend, precision, device and engine have no part in it: they change no verdict.
+
+    Args:
+        workspace: whose settings.
+        candidates: what is judged.
+        scorer: of the run.
+        from_run: the run whose scores are judged anew: other views may be stored than a run from
+            the start would compute.
 
     Returns:
         The id of its scores, its own id, and its record.
@@ -40,6 +50,8 @@ def identity(
         "complete": settings.complete,
         "keep_logits": settings.keep_logits,
     }
+    if from_run is not None:
+        scoring["from_run"] = from_run
     record = scoring | {
         "cap": settings.cap,
         "cap_order": settings.cap_order,

@@ -8,6 +8,7 @@ in caps alone share their scores.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from pipelines.candidate_set import CandidateSet
 from pipelines.engines import Engine
 from pipelines.filter_end import end_run
 from pipelines.filter_identity import identity, settings_record
+from pipelines.rejudge import Given
 from pipelines.runs import scores_path
 from pipelines.scoring import Chunk, Job, Scored, Scorer
 from pipelines.sharing import Alone, SideBySide, Work, one_at_a_time
@@ -47,6 +49,7 @@ class FilterRun:
     Attributes:
         id: the hash of what decides its result.
         scorer: how it computes here.
+        given: the scores of an earlier run that it judges anew, if it does.
         finished_summary: its summary if it has ended before and nothing is lost, else None.
     """
 
@@ -57,10 +60,12 @@ class FilterRun:
         job: Job,
         scorer: Scorer,
         engine: Engine,
+        given: Given | None = None,
     ) -> None:
         self.workspace, self.candidates = workspace, candidates
-        self.job, self.scorer, self.engine = job, scorer, engine
-        self.scoring, self.id, self.record = identity(workspace, candidates, scorer)
+        self.job, self.scorer, self.engine, self.given = job, scorer, engine, given
+        from_run = given.run_id if given else None
+        self.scoring, self.id, self.record = identity(workspace, candidates, scorer, from_run)
         self.folder = workspace.run_folder(self.id)
         self.parts_folder = self.folder / "parts"
         with workspace.catalogue.read() as connection:
@@ -90,6 +95,8 @@ class FilterRun:
             with one_at_a_time(self.workspace, "filter-end"):
                 self._adopt(donor)
                 return end_run(self, 0.0, started)
+        if self._serves():
+            return end_run(self, 0.0, started)
         chunks = self.candidates.chunk_count
         if self.workspace.catalogue.side_by_side:
             self._work: Work = SideBySide(self.workspace, self.id, chunks)
@@ -111,6 +118,19 @@ class FilterRun:
         with self.workspace.catalogue.read() as connection:
             found = judging.candidates_by_id(connection, self.candidates.span(number))
         return Chunk(number, tuple(found))
+
+    def _serves(self) -> bool:
+        """Whether all verdicts are there without any scoring."""
+        return False
+
+    def _chunks(self, stop: Stop) -> Iterator[Chunk]:
+        """What the engine is to score."""
+        for number in self._work.numbers(stop):
+            yield self.chunk(number)
+
+    def _completed(self, chunk: Chunk, scored: Scored) -> tuple[Chunk, Scored]:
+        """A whole chunk of the run, of what the engine gave."""
+        return chunk, scored
 
     def _whole(self, row: RowMapping) -> bool:
         """Whether a finished run's scores are there, and none of its failures has been cured."""
@@ -206,11 +226,13 @@ class FilterRun:
             say(f"run {self.id} goes on: {done} of {total} candidates are scored")
         with progress("filter", total, done=done) as bar:
             while True:
-                chunks = (self.chunk(number) for number in self._work.numbers(stop))
-                for chunk, scored in self.engine.run(chunks, stop):
-                    if scored.counts.flips or not self._name_part(chunk, scored):
+                for chunk, scored in self.engine.run(self._chunks(stop), stop):
+                    if scored.counts.flips:
                         return False
-                    bar.advance(len(chunk.candidates))
+                    whole, scored = self._completed(chunk, scored)
+                    if not self._name_part(whole, scored):
+                        return False
+                    bar.advance(len(whole.candidates))
                 if not self._work.waits(stop):
                     break
         if (done := self._count_scored()) < total:

@@ -103,6 +103,22 @@ def candidates_by_id(connection: Connection, ids: Sequence[int]) -> list[Candida
     return sorted(found, key=lambda candidate: candidate.key)
 
 
+def keys_of_images(connection: Connection, sha256s: Sequence[str]) -> dict[str, list[str]]:
+    """The keys of all candidates of some images, by image, sorted."""
+    found: dict[str, list[str]] = {sha256: [] for sha256 in sha256s}
+    for some in pieces(list(found)):
+        query = select(candidates.c.sha256, candidates.c.key).where(candidates.c.sha256.in_(some))
+        for sha256, key in connection.execute(query.order_by(candidates.c.key)):
+            found[sha256].append(key)
+    return found
+
+
+def add_verdicts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Record verdicts that no part of the run has made."""
+    if rows:
+        connection.execute(insert(verdicts), list(rows))
+
+
 def run(connection: Connection, run_id: str) -> RowMapping | None:
     """The row of a run, or None."""
     row = connection.execute(select(runs).where(runs.c.id == run_id)).first()

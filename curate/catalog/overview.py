@@ -52,6 +52,12 @@ def funnel(connection: Connection, run_id: str | None) -> dict[str, dict[str, in
     return by_class
 
 
+def labels(connection: Connection) -> list[str]:
+    """The labels that candidates have, sorted."""
+    query = select(candidates.c.wnid).distinct().order_by(candidates.c.wnid)
+    return list(connection.scalars(query))
+
+
 def run_counts(connection: Connection, run_id: str) -> list[RowMapping]:
     """What became of a run's candidates: wnid, outcome, reason, count, and how many are listed.
 

@@ -31,7 +31,7 @@ from curate.cli.common import (
     table,
     workspace,
 )
-from curate.errors import UnknownNameError, VerificationError
+from curate.errors import UnknownNameError, UsageError, VerificationError
 
 
 def register(app: typer.Typer) -> None:
@@ -185,6 +185,23 @@ def filter_(
             show_default=False,
         ),
     ] = None,
+    from_run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Judge the scores of this run anew, with another threshold, cap or classes; only "
+            "views that it lacks are scored. Example: --from-run 1d6f2a632a1c --threshold 0.2",
+            show_default=False,
+        ),
+    ] = None,
+    label_space: Annotated[
+        str | None,
+        typer.Option(
+            help="With --from-run, where that run kept its logits: judge within another label "
+            "space. Example: --label-space imagenet-1k",
+            show_default=False,
+        ),
+    ] = None,
     by_class: Annotated[
         bool,
         typer.Option(
@@ -202,8 +219,11 @@ def filter_(
     from pipelines.filter import run_filter
     from pipelines.status import run_by_class
 
+    if label_space is not None and from_run is None:
+        raise UsageError("--label-space judges kept logits anew: name their run with --from-run")
     opened = workspace(
         {
+            "label_space": label_space,
             "filter.rule": rule,
             "filter.models": tuple(map(_from_here, model)) if model else None,
             "filter.threshold": threshold,
@@ -223,7 +243,7 @@ def filter_(
             "filter.keep_logits": keep_logits,
         }
     )
-    summary = run_filter(opened, classes or ())
+    summary = run_filter(opened, classes or (), from_run)
     if "failed_list" in summary:
         summary = summary | {"failed_list": str(opened.root / summary["failed_list"])}
     text = funnel_text(summary)

@@ -32,6 +32,9 @@ REMOVED_BY = {CORRECT: "correct", THRESHOLD: "threshold", UNCONFIDENT: "unconfid
 
 _ALL_VIEWS = tuple(range(10))
 
+#: How far log-odds may be off: one number for all views, or one each.
+Odds = float | np.ndarray
+
 
 class Rule(Protocol):
     """What every rule is; one that judges the mean of ten views needs the scores' `ceiling`."""
@@ -51,12 +54,13 @@ class Rule(Protocol):
     def judge(self, scores: ViewScores, targets: np.ndarray) -> np.ndarray:
         """What each view says, taking every score as exact; never UNSURE."""
 
-    def judge_with_margin(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+    def judge_with_margin(self, scores: ViewScores, odds: Odds = 0.0) -> np.ndarray:
         """What each view says, or UNSURE; what it decides is what exact scores would decide.
 
         Args:
             scores: of B views.
-            odds: the most that a log-odds may be off, besides `MARGIN` in a probability.
+            odds: the most that a log-odds may be off, besides `MARGIN` in a probability; one for
+                all views, or [B].
         """
 
     def borderline(self, scores: ViewScores) -> np.ndarray:
@@ -89,7 +93,7 @@ class Misclassified:
         verdict = np.where(scores.p_true > self.threshold, THRESHOLD, KEEP)
         return np.where(scores.predicted == targets, CORRECT, verdict)
 
-    def judge_with_margin(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+    def judge_with_margin(self, scores: ViewScores, odds: Odds = 0.0) -> np.ndarray:
         """KEEP, CORRECT, THRESHOLD or UNSURE for each view; what it decides is exact."""
         tie = (np.abs(scores.gap) <= MARGIN) | (np.abs(scores.odds_gap) <= odds)
         limit = _near(scores.p_true, scores.odds_true, self.threshold, odds)
@@ -140,14 +144,15 @@ class Outlier:
         """KEEP or UNCONFIDENT for each view, taking every score as exact."""
         return np.where(self._confidence(scores) < self.min_confidence, UNCONFIDENT, KEEP)
 
-    def judge_with_margin(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+    def judge_with_margin(self, scores: ViewScores, odds: Odds = 0.0) -> np.ndarray:
         """KEEP, UNCONFIDENT or UNSURE for each view; what it decides is exact."""
         confidence = self._confidence(scores)
         if self.of_mean:
             # A log-odds that is off by d moves its probability by d/4 at most, and each view that
             # the ceiling knows moves it by a tenth of that.
             share = 1.0 if scores.seen is None else scores.seen / len(_ALL_VIEWS)
-            near = np.abs(confidence - self.min_confidence) <= max(MARGIN, odds / 4) * share
+            off = np.maximum(MARGIN, np.asarray(odds) / 4) * share
+            near = np.abs(confidence - self.min_confidence) <= off
         else:
             near = _near(confidence, scores.odds_confidence, self.min_confidence, odds)
         return np.where(near, UNSURE, np.where(confidence < self.min_confidence, UNCONFIDENT, KEEP))
@@ -167,10 +172,10 @@ class Outlier:
         return scores.ceiling
 
 
-def _near(p: np.ndarray, log_odds: np.ndarray, limit: float, odds: float) -> np.ndarray:
+def _near(p: np.ndarray, log_odds: np.ndarray, limit: float, odds: Odds) -> np.ndarray:
     """Where a probability is so close to a limit that it may lie on the other side."""
     near = np.abs(p - limit) <= MARGIN
-    if odds and 0 < limit < 1:
+    if 0 < limit < 1:
         near |= np.abs(log_odds - math.log(limit / (1 - limit))) <= odds
     return np.asarray(near)
 

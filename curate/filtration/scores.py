@@ -66,7 +66,8 @@ def view_scores(logits: np.ndarray, targets: np.ndarray) -> ViewScores:
 
 def scores_with_softmax(logits: np.ndarray, targets: np.ndarray) -> tuple[ViewScores, np.ndarray]:
     """As `view_scores`, and the softmax itself, float64 [B, C]; zeros where not finite."""
-    wide = logits.astype(np.float64)
+    # Row by row in memory: the order in which a row is summed decides its last bits.
+    wide = np.array(logits, np.float64, order="C")
     finite = np.asarray(np.isfinite(wide).all(axis=1))
     wide[~finite] = 0
     wide -= wide.max(axis=1, keepdims=True)
