@@ -1,0 +1,112 @@
+"""Runs on one engine or another, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import select
+
+from curate.catalog import judging
+from curate.catalog.tables import verdicts
+from curate.progress import Stop
+from pipelines.engines import Engine
+from pipelines.filter import run_filter
+from pipelines.runs import finished_run, read_shortlist
+from pipelines.scoring import Chunk, Job, Scored
+from pipelines.workspace import Workspace
+
+MODELS = ("lite/efficientnet_lite0",)
+
+
+def outcome(workspace: Workspace) -> dict[str, Any]:
+    """What a run leaves, without times: verdicts, parts, scores and shortlist, byte for byte."""
+    row = finished_run(workspace)
+    folder = workspace.run_folder(row["id"])
+    with workspace.catalogue.read() as connection:
+        said = connection.execute(select(verdicts).order_by(verdicts.c.candidate_id))
+        return {
+            "verdicts": [tuple(verdict) for verdict in said],
+            "parts": [(p["number"], p["sha256"]) for p in judging.run_parts(connection, row["id"])],
+            "files": {path.name: path.read_bytes() for path in sorted(folder.iterdir())},
+            "shortlist": read_shortlist(workspace)[1],
+        }
+
+
+class Watched:
+    """An engine that tells how many chunks it has scored."""
+
+    def __init__(self, engine: Engine, after: Callable[[int, Stop], None]) -> None:
+        self._engine, self._after = engine, after
+        self.workers = 1
+
+    def run(self, chunks: Iterable[Chunk], stop: Stop) -> Iterator[tuple[Chunk, Scored]]:
+        for done, pair in enumerate(self._engine.run(chunks, stop), start=1):
+            self._after(done, stop)
+            yield pair
+
+    def widen(self, job: Job) -> None:
+        self._engine.widen(job)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def filter_on(
+    workspace: Workspace,
+    make: Callable[[Job], Engine],
+    after: Callable[[int, Stop], None] = lambda done, stop: None,
+) -> dict[str, Any]:
+    """Filter on an engine, and do something whenever it has scored a chunk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "pipelines.filter.make_engine",
+            lambda settings, job, scorer, cores: Watched(make(job), after),
+        )
+        return run_filter(workspace)
+
+
+def kill(process: int) -> None:
+    """Kill a process of this test as a full memory would."""
+    os.kill(process, signal.SIGKILL)
+
+
+def below(process: int | None = None) -> set[int]:
+    """The processes below one, this one by default, that are at work.
+
+    Python's own helper, which outlives those it helps, is none of them.
+    """
+    found: set[int] = set()
+    for child in psutil.Process(process).children(recursive=True):
+        try:
+            helper = "resource_tracker" in " ".join(child.cmdline())
+            if child.status() != psutil.STATUS_ZOMBIE and not helper:
+                found.add(child.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def gone(processes: Iterable[int], seconds: float = 20.0) -> bool:
+    """Whether processes end within a time."""
+    until = time.monotonic() + seconds
+    left = set(processes)
+    while left and time.monotonic() < until:
+        left = {
+            pid
+            for pid in left
+            if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        }
+        time.sleep(0.1)
+    return not left
+
+
+def runs_left(workspace: Workspace) -> list[Path]:
+    """Parts that stand in the folders of runs."""
+    return sorted((workspace.root / "runs").glob("*/parts/*.parquet"))
