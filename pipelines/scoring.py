@@ -211,12 +211,13 @@ class Scorer:
     def judged(self, chunk: Chunk, photos: Sequence[Photo | ImageRefused]) -> ChunkResult:
         """The cascade's result for a chunk."""
         from curate.filtration.cascade import judge_chunk
+        from curate.models.memory import device_errors
         from curate.models.runtime import bound_threads
 
         # Concepts of the rule outlier are outside the label space.
         space = self.job.label_space
         targets = [space.position(c.wnid) if c.wnid in space else -1 for c in chunk.candidates]
-        with bound_threads(1):
+        with bound_threads(1), device_errors(self.device):
             return judge_chunk(photos, targets, self.plan, [c.key for c in chunk.candidates])
 
     def _photo(self, candidate: Candidate) -> Photo | ImageRefused:
@@ -265,9 +266,10 @@ class Scorer:
 
 
 def _on_one_thread(call: Callable[[], float]) -> float:
+    from curate.models.memory import device_errors
     from curate.models.runtime import bound_threads
 
-    with bound_threads(1):
+    with bound_threads(1), device_errors("the device"):
         return call()
 
 

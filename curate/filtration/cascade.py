@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from curate.filtration.rules import KEEP, NO_NUMBER, REMOVED_BY, UNSURE
 from curate.filtration.scores import ScoreRows, ViewScores, scores_with_softmax
 from curate.filtration.terms import ChunkResult, Counts, Photo, Plan, Verdict
 from curate.images.views import ViewRecipe
+from curate.models.memory import in_halves
 
 if TYPE_CHECKING:
     from curate.models.forwards import Forward
@@ -315,7 +316,9 @@ class _Chunk:
         """Run views through a forward, or the classifier, and keep their scores."""
         crops = self.crops[self.plan.recipes[model]]
         batch = crops.ten(items[0]) if exact else crops.batch(items, views)
-        ran = (forward or self.plan.classifiers[model]).logits(batch)
+        kind = "exact" if exact else "shared" if forward else "again"
+        runs: Any = forward or self.plan.classifiers[model]
+        ran = in_halves(runs.logits, batch, self.plan.room(model, kind))
         logits = ran if isinstance(ran, np.ndarray) else ran.float().cpu().numpy()
         self.forwards += len(items)
         targets = np.asarray([self.targets[item] for item in items])

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from curate.filtration.crops import make_crops
+from curate.models.memory import in_halves
 
 if TYPE_CHECKING:
     from curate.filtration.terms import Photo, Plan
@@ -76,7 +77,9 @@ def largest_error(plan: Plan, photos: Sequence[Photo], model: int) -> float:
     largest = 0.0
     for start in range(0, len(photos), forward.batch_size):
         items = range(len(photos))[start : start + forward.batch_size]
-        ran = forward.logits(crops.batch(items, [0] * len(items)))
+        runs: Any = forward
+        views = crops.batch(items, [0] * len(items))
+        ran = in_halves(runs.logits, views, plan.room(model, "shared"))
         quick = _array(ran)[:, columns].astype(np.float64)
         exact = np.concatenate(
             [

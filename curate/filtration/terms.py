@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from curate.filtration.rules import Rule
 from curate.filtration.scores import ScoreRows
 from curate.images.views import ViewRecipe
+from curate.models.memory import Room
 
 if TYPE_CHECKING:
     from curate.models.classifier import Classifier
@@ -76,6 +77,7 @@ class Plan:
         complete: compute every view of every candidate canonically.
         keep_logits: keep the full logits beside the scores.
         seed: of the decisions that are repeated.
+        rooms: how many views fit the device together (see `room`).
     """
 
     classifiers: Sequence[Classifier]
@@ -90,6 +92,18 @@ class Plan:
     complete: bool = False
     keep_logits: bool = False
     seed: int = 0
+    rooms: dict[tuple[int, str], Room] = field(default_factory=dict, compare=False)
+
+    def room(self, model: int, kind: str) -> Room:
+        """How many views of one kind of pass of one classifier fit its device together.
+
+        Args:
+            model: position of the classifier.
+            kind: "shared", "again", or "exact", whose ten views stay together.
+        """
+        ran = self.forwards[model].name if kind == "shared" else "fp32"
+        made = Room(f"{self.classifiers[model].name}, {ran}", 10 if kind == "exact" else 1)
+        return self.rooms.setdefault((model, kind), made)
 
 
 @dataclass
