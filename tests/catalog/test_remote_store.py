@@ -109,10 +109,16 @@ def test_a_download_that_is_gone_or_damaged_is_no_image(store: ImageStore, tmp_p
 def test_a_truncated_or_altered_object_is_told_and_replaced(
     s3: RemoteStore, object_store: ObjectStore
 ) -> None:
-    for harm in (b"phot", b"phota", b""):
+    # A program that tells no check of what it sends, and one that tells a SHA-256.
+    for harm, sent in (
+        (b"phot", {}),
+        (b"phota", {}),
+        (b"", {"ChecksumAlgorithm": "SHA256"}),
+        (b"phota", {"ChecksumAlgorithm": "SHA256"}),
+    ):
         stored(s3, b"photo")
         place = {"Bucket": s3.address.split("/")[2], "Key": f"some/images/{key_of(*PHOTO)}"}
-        object_store.client.put_object(**place, Body=harm)
+        object_store.client.put_object(**place, Body=harm, **sent)
         assert not s3.holds(*PHOTO)
         assert not s3.check(*PHOTO)
         with pytest.raises(ImageRefused, match="altered"):
