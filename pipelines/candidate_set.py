@@ -25,6 +25,7 @@ class CandidateSet:
         wnids: their labels; None for all.
 
     Attributes:
+        wnids: the labels that were asked for.
         ids: in the order of the candidates' keys.
         set_hash: over the keys in order.
         set_aside: how many are left out, by quality flag.
@@ -36,6 +37,7 @@ class CandidateSet:
     """
 
     def __init__(self, workspace: Workspace, wnids: Sequence[str] | None) -> None:
+        self.wnids = wnids
         self.ids: list[int] = []
         drawn: list[tuple[int, int]] = []
         # Each is counted once, under the first of its flags that is not wanted.

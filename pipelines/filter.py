@@ -17,6 +17,7 @@ from curate.filtration.rules import make_rule
 from curate.progress import say
 from pipelines.candidate_set import CandidateSet
 from pipelines.engines import job_here, make_engine
+from pipelines.filter_identity import differences, like
 from pipelines.filter_run import FilterRun
 from pipelines.rejudge import Given
 from pipelines.rejudged_run import RejudgedRun
@@ -30,7 +31,10 @@ _SAMPLE = 64
 
 
 def run_filter(
-    workspace: Workspace, classes: Sequence[str] = (), from_run: str | None = None
+    workspace: Workspace,
+    classes: Sequence[str] = (),
+    from_run: str | None = None,
+    like_run: str | None = None,
 ) -> dict[str, Any]:
     """Filter a workspace's candidates with the ensemble and the rule of its settings.
 
@@ -41,6 +45,8 @@ def run_filter(
             workspace's whole label space.
         from_run: the id of a run whose scores are judged anew; only what they do not decide is
             scored.
+        like_run: the id of a run, or a `run.json`, whose settings are taken; `classes` and those
+            of the workspace that bear on verdicts do not count. What is not as it was is told.
 
     Returns:
         The JSON summary of the contract.
@@ -52,7 +58,12 @@ def run_filter(
         Interrupted: stopped by the user; the same command goes on.
     """
     with workspace.held("filter", shared=True):
+        record: dict[str, Any] = {}
+        if like_run is not None:
+            workspace, classes, record = like(workspace, like_run)
         run = begin_run(workspace, classes, from_run)
+        for difference in differences(record, run.record) if record else ():
+            say(f"not as in run {record['run']}: {difference}")
         if run.finished_summary is not None:
             say(f"run {run.id} has ended before: same settings, same candidates")
             newest = finished_run(workspace)["id"]

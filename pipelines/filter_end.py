@@ -14,7 +14,13 @@ from curate.files import canonical_json, csv_text, sha256_file, write_bytes, wri
 from curate.filtration.caps import Survivor, shortlist
 from curate.metrics.intervals import clopper_pearson
 from pipelines.quality import measure_some
-from pipelines.runs import scores_path, shortlist_flags, shortlist_text
+from pipelines.runs import (
+    control_cells,
+    control_text,
+    scores_path,
+    shortlist_flags,
+    shortlist_text,
+)
 
 if TYPE_CHECKING:
     from pipelines.filter_run import FilterRun
@@ -90,12 +96,15 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
         flags = shortlist_flags(workspace, rows)
         text = shortlist_text(rows, workspace, flags, "csv")
         write_bytes(run.folder / "shortlist.csv", text.encode())
-        write_json(run.folder / "run.json", {"run": run.id, **record})
+        write_json(run.folder / "run.json", {"run": run.id, "settings": row["settings"], **record})
         judging.update_run(
             connection,
             run.id,
             {"state": "finished", "summary": summary, "record": record, "finished": now()},
         )
+    if run.candidates.control:
+        text = control_text(control_cells(workspace, run.id), "csv")
+        write_bytes(run.folder / "control.csv", text.encode())
     return summary
 
 

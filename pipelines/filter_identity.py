@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from curate.files import canonical_json, sha256_bytes
+from curate.catalog import judging
+from curate.errors import UnknownNameError, UsageError
+from curate.files import canonical_json, printable, sha256_bytes
 from pipelines.candidate_set import CandidateSet
 from pipelines.scoring import Scorer
 from pipelines.workspace import Workspace
@@ -88,10 +92,75 @@ def without(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if key not in names}
 
 
-def settings_record(workspace: Workspace, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a run shows: no secret, and no folder of this machine."""
+def settings_record(
+    workspace: Workspace, record: Mapping[str, Any], wnids: Sequence[str] | None
+) -> dict[str, Any]:
+    """The settings that repeat a run (see `like`): no secret, and no folder of this machine."""
     shown = workspace.settings.filter.model_dump(mode="json")
+    names = zip(workspace.settings.filter.models, record["models"], strict=True)
     return {
-        "label_space": record["label_space"]["name"],
-        "filter": shown | {"models": [model["name"] for model in record["models"]]},
+        "label_space": _shown(workspace.settings.label_space, record["label_space"]["name"]),
+        "classes": None if wnids is None else list(wnids),
+        "filter": shown | {"models": [_shown(name, model["name"]) for name, model in names]},
     }
+
+
+def _shown(name: str, public: str) -> str:
+    """A model as the settings name it, unless that tells where its files lie on this machine."""
+    path = name.removeprefix("checkpoint/").partition("?")[0]
+    return public if name != public and Path(path).is_absolute() else name
+
+
+def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str, Any]]:
+    """The workspace with all settings of an earlier run that bear on its verdicts.
+
+    Args:
+        workspace: with the user's own settings; where to compute stays theirs.
+        run: a run's id, or the path of a `run.json`, of this workspace or another one.
+
+    Returns:
+        The workspace, class arguments, and the record of that run.
+
+    Raises:
+        UnknownNameError: no run has this id.
+        UsageError: the file is no `run.json`.
+    """
+    if run.endswith(".json"):
+        try:
+            told = json.loads(Path(run).read_bytes())
+            settings, record = told["settings"], told
+            given, classes = dict(settings["filter"]), settings["classes"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{printable(run)} is no run.json of a run: {error}") from error
+    else:
+        with workspace.catalogue.read() as connection:
+            row = judging.run(connection, run)
+            known = [one["id"] for one in judging.all_runs(connection)]
+        if row is None:
+            raise UnknownNameError("run", run, known)
+        settings, record = row["settings"], {"run": run, **row["record"]}
+        given, classes = dict(settings["filter"]), settings.get("classes")
+    apart = ("device", "backend", "precision", "engine", "ray_address")
+    options = {f"filter.{name}": value for name, value in given.items() if name not in apart}
+    for name in ("filter.models", "filter.without"):
+        options[name] = tuple(options.get(name, ()))
+    return workspace.changed(options), list(classes or ()), record
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What of a run is not as it was, in words."""
+    found = []
+    for one, other in zip(then["models"], now["models"], strict=False):
+        if one["fingerprint"] != other["fingerprint"]:
+            found.append(f"other weights for {other['name']}")
+        elif without(one, "libraries") != without(other, "libraries"):
+            found.append(f"another network or preprocessing for {other['name']}")
+    if then["label_space"]["fingerprint"] != now["label_space"]["fingerprint"]:
+        found.append("another label space")
+    if then["set"] != now["set"]:
+        found.append(f"other candidates ({then['candidates']:,} then, {now['candidates']:,} now)")
+    apart = ("models", "label_space", "set", "candidates", "made_by", "run", "settings")
+    for name in sorted({*then, *now} - set(apart)):
+        if then.get(name) != now.get(name):
+            found.append(f"{name}: {then.get(name)} then, {now.get(name)} now")
+    return found

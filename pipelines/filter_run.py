@@ -173,7 +173,9 @@ class FilterRun:
                         "scores_run": scores_run,
                         "rule": self.record["rule"],
                         "state": "running",
-                        "settings": settings_record(self.workspace, self.record),
+                        "settings": settings_record(
+                            self.workspace, self.record, self.candidates.wnids
+                        ),
                         "record": self.record,
                         "started": now(),
                     },

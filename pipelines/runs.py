@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from curate.catalog import judging
-from curate.errors import UnknownNameError, UsageError
+from curate.errors import CurateError, UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
 from pipelines.quality import Flags, candidate_flags
 from pipelines.workspace import Workspace
@@ -27,6 +27,9 @@ _COLUMNS = (
     "locator",
     "quality",
 )
+
+#: What is told of each candidate of a control sample.
+CONTROL_COLUMNS = (*_COLUMNS[:3], "outcome", "reason", *_COLUMNS[3:])
 
 
 def finished_run(workspace: Workspace, run_id: str | None = None) -> RowMapping:
@@ -49,6 +52,28 @@ def finished_run(workspace: Workspace, run_id: str | None = None) -> RowMapping:
     if row["state"] != "finished":
         raise UsageError(f"run {run_id} has not ended; start its command again to go on")
     return row
+
+
+def as_judged(workspace: Workspace, run: RowMapping) -> Workspace:
+    """The workspace with the label space that a run was judged within (see `rejudge`).
+
+    Raises:
+        UsageError: that label space is gone, or has changed.
+    """
+    its = run["record"]["label_space"]
+    if its["fingerprint"] == workspace.label_space.fingerprint:
+        return workspace
+    other = workspace.changed({"label_space": run["settings"]["label_space"]})
+    try:
+        same = other.label_space.fingerprint == its["fingerprint"]
+    except CurateError:
+        same = False
+    if not same:
+        raise UsageError(
+            f"run {run['id']} was judged within the label space {its['name']}, which is not there "
+            "any more or has changed; undo the change, or filter again"
+        )
+    return other
 
 
 def scores_path(workspace: Workspace, run: RowMapping) -> Path:
@@ -85,6 +110,41 @@ def shortlist_cells(row: judging.Shortlisted, workspace: Workspace, flags: Flags
         "quality": ";".join(flags.get(row.candidate_id, ())),
     }
     return {column: told.get(column, getattr(row, column, None)) for column in _COLUMNS}
+
+
+def control_cells(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
+    """The control sample of a run in review order: a row a candidate, with `CONTROL_COLUMNS`.
+
+    Drawn before the filter, it tells how much of what reviewers see in the survivors (wrong labels,
+    a source's own manner) is the source's and not the filter's doing.
+    """
+    with workspace.catalogue.read() as connection:
+        rows = judging.control_sample(connection, run_id)
+        flags = candidate_flags(workspace, connection, [row["candidate_id"] for row in rows])
+    cells = []
+    for row in rows:
+        predicted = row["predicted_wnid"]
+        told = {
+            "name": workspace.weak_labels.get(row["wnid"]).name,
+            "predicted_name": workspace.label_space.get(predicted).name if predicted else None,
+            "quality": ";".join(flags.get(row["candidate_id"], ())),
+        }
+        cells.append({c: told[c] if c in told else row[c] for c in CONTROL_COLUMNS})
+    return cells
+
+
+def control_text(cells: Sequence[dict[str, Any]], form: str) -> str:
+    """The control sample as CSV or JSON Lines, the same bytes each time.
+
+    Args:
+        cells: of `control_cells`.
+        form: "csv" or "jsonl".
+    """
+    if form == "jsonl":
+        return "".join(canonical_json(row).decode() + "\n" for row in cells)
+    return csv_text(
+        CONTROL_COLUMNS, [row | {"borderline": str(row["borderline"]).lower()} for row in cells]
+    )
 
 
 def shortlist_text(

@@ -15,6 +15,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     select,
     update,
 )
@@ -32,6 +33,18 @@ from curate.catalog.tables import (
     verdicts,
 )
 from curate.errors import StorageError
+
+
+#: Where a candidate was first seen. By the number itself PostgreSQL, before it knows its tables,
+#: would look through all origins in their order.
+_FIRST_PLACE = (
+    select(origins.c.locator)
+    .where(origins.c.candidate_id == candidates.c.id)
+    .order_by(origins.c.id + literal_column("0"))
+    .limit(1)
+    .correlate(candidates)
+    .scalar_subquery()
+)
 
 
 @dataclass(frozen=True)
@@ -261,14 +274,6 @@ def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]
 
 def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
     """A run's shortlist in review order."""
-    first_place = (
-        select(origins.c.locator)
-        .where(origins.c.candidate_id == candidates.c.id)
-        .order_by(origins.c.id)
-        .limit(1)
-        .correlate(candidates)
-        .scalar_subquery()
-    )
     query = (
         select(
             verdicts.c.place,
@@ -281,7 +286,7 @@ def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
             verdicts.c.confidence,
             verdicts.c.p_true,
             verdicts.c.borderline,
-            first_place.label("locator"),
+            _FIRST_PLACE.label("locator"),
         )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .join(images, images.c.sha256 == candidates.c.sha256)
@@ -293,6 +298,34 @@ def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
         .order_by(verdicts.c.place)
     )
     return [Shortlisted(**row._mapping) for row in connection.execute(query)]
+
+
+def control_sample(connection: Connection, run_id: str) -> list[RowMapping]:
+    """A run's control sample in review order, with what the run says of each."""
+    said = and_(verdicts.c.run_id == run_id, verdicts.c.candidate_id == candidates.c.id)
+    query = (
+        select(
+            controls.c.place,
+            candidates.c.id.label("candidate_id"),
+            candidates.c.key.label("candidate"),
+            candidates.c.sha256,
+            images.c.extension,
+            candidates.c.wnid,
+            verdicts.c.outcome,
+            verdicts.c.reason,
+            verdicts.c.predicted_wnid,
+            verdicts.c.confidence,
+            verdicts.c.p_true,
+            verdicts.c.borderline,
+            _FIRST_PLACE.label("locator"),
+        )
+        .join(candidates, candidates.c.id == controls.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .outerjoin(verdicts, said)
+        .where(controls.c.run_id == run_id)
+        .order_by(controls.c.place)
+    )
+    return [row._mapping for row in connection.execute(query)]
 
 
 def verdict_counts(connection: Connection, run_id: str) -> list[tuple[str, str | None, int]]:

@@ -194,6 +194,15 @@ def filter_(
             show_default=False,
         ),
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Take the settings of this run, or of a run.json of another workspace, and tell "
+            "what is not as it was. Example: --like 1d6f2a632a1c",
+            show_default=False,
+        ),
+    ] = None,
     label_space: Annotated[
         str | None,
         typer.Option(
@@ -221,6 +230,12 @@ def filter_(
 
     if label_space is not None and from_run is None:
         raise UsageError("--label-space judges kept logits anew: name their run with --from-run")
+    decides = (
+        classes, rule, model, threshold, confidence, min_confidence, cap, cap_order, without, seed,
+        control, views, complete, keep_logits, from_run,
+    )  # fmt: skip
+    if like is not None and any(value is not None for value in decides):
+        raise UsageError("--like takes what decides from that run: leave the other options out")
     opened = workspace(
         {
             "label_space": label_space,
@@ -243,7 +258,7 @@ def filter_(
             "filter.keep_logits": keep_logits,
         }
     )
-    summary = run_filter(opened, classes or (), from_run)
+    summary = run_filter(opened, classes or (), from_run, like)
     if "failed_list" in summary:
         summary = summary | {"failed_list": str(opened.root / summary["failed_list"])}
     text = funnel_text(summary)
@@ -290,6 +305,10 @@ def funnel_text(summary: Mapping[str, Any]) -> str:
         f"shortlisted {summary['shortlisted']:>9,}"
         + (f"  ({summary['capped']:,} over the cap)" if summary["capped"] else ""),
     ]
+    if summary.get("control"):
+        rows.append(f"control     {summary['control']:>9,}  (see: curate shortlist --control)")
+    if summary.get("borderline"):
+        rows.append(f"borderline  {summary['borderline']:>9,}  (survivors within 0.001 of a limit)")
     if summary["failed"]:
         listed = summary.get("failed_list", "")
         rows.append(f"failed      {summary['failed']:>9,}  (see {listed})")
@@ -299,6 +318,13 @@ def funnel_text(summary: Mapping[str, Any]) -> str:
         f"run {summary['run']}: {summary['forwards']:,} forward passes{saved} "
         f"in {summary['seconds']:.1f} s"
     )
+    if precision := summary.get("precision"):
+        again, quick = precision["again"], precision["quick"]
+        rows.append(
+            f"low precision decided {quick:,} views, fp32 looked again at {again:,}; of "
+            f"{precision['repeated']:,} decisions repeated in fp32 {precision['flips']} differ: at "
+            f"most {precision['flip_rate_below']:.2g} of all ({precision['confidence']:.0%} sure)"
+        )
     return "\n".join(rows)
 
 
@@ -315,6 +341,14 @@ def by_class_text(by_class: Mapping[str, Mapping[str, Any]]) -> str:
 
 def shortlist(
     run: Run = None,
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control",
+            help="Print the run's control sample instead, drawn before the filter. Example: "
+            "--control",
+        ),
+    ] = False,
     form: Annotated[
         Literal["csv", "jsonl"],
         typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
@@ -327,6 +361,10 @@ def shortlist(
     Example: curate shortlist --format csv > shortlist.csv
     """
     from pipelines.runs import (
+        as_judged,
+        control_cells,
+        control_text,
+        finished_run,
         read_shortlist,
         shortlist_cells,
         shortlist_flags,
@@ -334,7 +372,17 @@ def shortlist(
     )
 
     opened = workspace()
-    run_id, rows = read_shortlist(opened, run)
+    row = finished_run(opened, run)
+    opened = as_judged(opened, row)
+    if control:
+        run_id = row["id"]
+        cells = control_cells(opened, run_id)
+        if shared.json:
+            emit({"run": run_id, "control": cells})
+        else:
+            sys.stdout.write(control_text(cells, form))
+        return
+    run_id, rows = read_shortlist(opened, row["id"])
     flags = shortlist_flags(opened, rows)
     if shared.json:
         cells = [shortlist_cells(row, opened, flags) for row in rows]
