@@ -34,7 +34,6 @@ from curate.catalog.tables import (
 )
 from curate.errors import StorageError
 
-
 #: Where a candidate was first seen. By the number itself PostgreSQL, before it knows its tables,
 #: would look through all origins in their order.
 _FIRST_PLACE = (
