@@ -124,7 +124,6 @@ class ProcessEngine(CrewEngine):
         try:
             turn, number, answer = worker.pipe.recv()
         except (EOFError, OSError):
-            worker.process.join(_PATIENCE)
             yield Event(worker, gone=_how_it_ended(worker))
             return
         # A pass that was given up leaves answers behind.
@@ -136,6 +135,7 @@ class ProcessEngine(CrewEngine):
 
 
 def _how_it_ended(worker: _Process) -> str:
+    worker.process.join(_PATIENCE)
     code = worker.process.exitcode
     how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return f"the process for {worker.name} has ended ({how})"
