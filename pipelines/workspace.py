@@ -3,7 +3,7 @@
     curate.yaml         settings
     catalogue.sqlite    what is known (with its write-ahead log beside it), or
     catalogue.id        the number of the PostgreSQL database that holds it
-    images/             original bytes by SHA-256
+    images/             original bytes by SHA-256, where the setting `store` names no other place
     incoming/           downloads that are not decided yet
     runs/ID/            scores and shortlist of a run
     releases/VERSION/   immutable datasets
