@@ -15,7 +15,7 @@ from curate.filtration.terms import Photo, Plan
 from curate.images.decode import decode_trusted
 from curate.images.views import PAPER, ViewRecipe, resize_short_side
 from curate.labels.space import LabelSpace
-from curate.models.forwards import choose, make_forward
+from curate.models.forwards import make_forwards
 from curate.models.runtime import BATCH_SIZES
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ def make_plan(
     recipes = [PAPER if paper else classifier.preprocessing.recipe for classifier in classifiers]
     costs = [forward_cost(c, recipe) for c, recipe in zip(classifiers, recipes, strict=True)]
     here = classifiers[0].device
-    chosen = ("torch", "fp32") if complete else choose(backend, precision, here)
+    how = ("torch", "fp32") if complete else (backend, precision)
     plan = Plan(
         classifiers=classifiers,
         columns=[np.asarray(of_one) for of_one in columns],
         recipes=recipes,
         order=sorted(range(len(classifiers)), key=lambda number: (costs[number], number)),
         rule=rule,
-        forwards=[make_forward(classifier, *chosen) for classifier in classifiers],
+        forwards=make_forwards(classifiers, *how, [recipe.crop for recipe in recipes]),
         margins=[0.0] * len(classifiers),
         again_size=BATCH_SIZES[here.type],
         complete=complete,

@@ -123,14 +123,31 @@ class Classifier:
         """
         import torch
 
-        batch = _batch(views)
         with torch.inference_mode():
-            if not len(batch):
+            pixels = self.normalised(views)
+            if not len(pixels):
                 return torch.empty((0, len(self.output)), device=self.device)
-            # Bytes travel to the device, not floats.
-            pixels = batch.to(self.device).to(torch.float32, memory_format=torch.channels_last)
-            logits: torch.Tensor = self.module(pixels.div_(255).sub_(self._mean).div_(self._std))
+            logits: torch.Tensor = self.module(pixels)
             return logits
+
+    def normalised(
+        self, views: np.ndarray | torch.Tensor, *, channels_last: bool = True
+    ) -> torch.Tensor:
+        """What the network is given for a batch of views: float32 [B, 3, S, S] on its device.
+
+        Args:
+            views: as `logits` takes them.
+            channels_last: how the numbers lie in memory; else as they are written here.
+
+        Raises:
+            ValueError: another dtype or shape.
+        """
+        import torch
+
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        # Bytes travel to the device, not floats.
+        pixels = _batch(views).to(self.device).to(torch.float32, memory_format=layout)
+        return pixels.div_(255).sub_(self._mean).div_(self._std)
 
     def columns(self, space: LabelSpace) -> list[int]:
         """The column of the output that each class of a label space reads.

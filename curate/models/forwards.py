@@ -6,18 +6,22 @@ less time; where a score of it lies near a limit, the classifier looks at the vi
 
 from __future__ import annotations
 
-from importlib import metadata
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from curate.choices import Backend, Precision
-from curate.errors import UnknownNameError, UsageError
-from curate.models.runtime import BATCH_SIZES
+from curate.errors import MissingExtraError, UnknownNameError, UsageError
+from curate.progress import say
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
     from curate.models.classifier import Classifier
+
+# What the backend onnx needs: the runtime, and what PyTorch's exporter that traces writes with.
+_ONNX_PACKAGES = ("onnxruntime", "onnx")
 
 
 class Forward(Protocol):
@@ -61,33 +65,11 @@ class Forward(Protocol):
         ...
 
 
-class TorchForward:
-    """The classifier itself: PyTorch in float32."""
-
-    backend, precision = "torch", "fp32"
-    name = "torch fp32"
-
-    def __init__(self, classifier: Classifier) -> None:
-        self.classifier = classifier
-        self.batch_size = BATCH_SIZES[classifier.device.type]
-
-    def logits(self, views: np.ndarray | torch.Tensor) -> torch.Tensor:
-        """See `Classifier.logits`."""
-        return self.classifier.logits(views)
-
-    def record(self) -> dict[str, Any]:
-        """Backend, precision, device type, batch size and versions."""
-        return {
-            "backend": self.backend,
-            "precision": self.precision,
-            "device": self.classifier.device.type,
-            "batch_size": self.batch_size,
-            "libraries": {"torch": metadata.version("torch")},
-        }
-
-
 def choose(backend: str, precision: str, device: torch.device) -> tuple[str, str]:
     """The backend and precision that two settings mean on a device.
+
+    Left to choose, it takes float32 in ONNX Runtime on a CPU, if that is installed; bfloat16 on
+    CUDA (float16 on GPUs that only emulate the former); float32 in PyTorch elsewhere.
 
     Args:
         backend: "auto" or one of `curate.choices.Backend`.
@@ -106,21 +88,89 @@ def choose(backend: str, precision: str, device: torch.device) -> tuple[str, str
         raise UnknownNameError("backend", backend, get_args(Backend))
     if precision not in get_args(Precision):
         raise UnknownNameError("precision", precision, get_args(Precision))
-    if backend not in ("auto", "torch") or precision not in ("auto", "fp32"):
-        raise UsageError(f"backend {backend!r} with precision {precision!r} is not available")
-    return "torch", "fp32"
+    if backend == "auto":
+        wants_onnx = device.type == "cpu" and precision in ("auto", "fp32")
+        backend = "onnx" if wants_onnx and _has_onnx() else "torch"
+    if backend == "onnx":
+        if precision not in ("auto", "fp32"):
+            raise UsageError(f"backend onnx computes in fp32, not in {precision}; use torch")
+        if device.type != "cpu":
+            raise UsageError(f"backend onnx runs on the CPU, not on {device.type}; use torch")
+        if not _has_onnx():
+            raise MissingExtraError("natadv-curate[onnx]", "backend onnx")
+    return backend, _precision(device) if precision == "auto" else precision
 
 
-def make_forward(classifier: Classifier, backend: str, precision: str) -> Forward:
+def make_forward(
+    classifier: Classifier, backend: str, precision: str, side: int | None = None
+) -> Forward:
     """One way to run a classifier, which must be on its device already.
+
+    Where nothing compiles, "compile" gives what "torch" does, and says so on standard error.
 
     Args:
         classifier: the network and its weights.
-        backend: as `choose` gives it.
-        precision: as `choose` gives it.
+        backend: "torch", "compile" or "onnx", as `choose` gives it.
+        precision: "fp32", "bf16" or "fp16", as `choose` gives it.
+        side: of the views to come; the classifier's native one by default.
 
     Raises:
-        UsageError: it does not run that way.
+        UnknownNameError, MissingExtraError: see `choose`.
+        UsageError: this network does not run that way.
     """
-    choose(backend, precision, classifier.device)
-    return TorchForward(classifier)
+    from curate.models.torch_forward import CompiledForward, TorchForward
+
+    backend, precision = choose(backend, precision, classifier.device)
+    if backend == "onnx":
+        from curate.models.onnx_forward import OnnxForward
+
+        return OnnxForward(classifier, side)
+    if backend == "compile":
+        try:
+            return CompiledForward(classifier, precision, side)
+        except UsageError as error:
+            say(f"{error}; it runs without")
+    return TorchForward(classifier, precision, side)
+
+
+def make_forwards(
+    classifiers: Sequence[Classifier],
+    backend: str,
+    precision: str,
+    sides: Sequence[int | None] | None = None,
+) -> list[Forward]:
+    """One forward a classifier; what `choose` chose and a network does not take is PyTorch.
+
+    Args:
+        classifiers: on one device already.
+        backend: "auto" or one of `curate.choices.Backend`.
+        precision: "auto" or one of `curate.choices.Precision`.
+        sides: for each classifier the side of the views to come; the native ones by default.
+
+    Raises:
+        UnknownNameError, MissingExtraError: see `choose`.
+        UsageError: a network does not run the way that is asked for by name.
+    """
+    forwards = []
+    for classifier, side in zip(classifiers, sides or [None] * len(classifiers), strict=True):
+        chosen = choose(backend, precision, classifier.device)
+        try:
+            forwards.append(make_forward(classifier, *chosen, side))
+        except UsageError as error:
+            if backend != "auto" or chosen[0] == "torch":
+                raise
+            say(f"{error}; it runs in PyTorch")
+            forwards.append(make_forward(classifier, "torch", chosen[1], side))
+    return forwards
+
+
+def _has_onnx() -> bool:
+    return all(find_spec(name) is not None for name in _ONNX_PACKAGES)
+
+
+def _precision(device: torch.device) -> str:
+    if device.type != "cuda":
+        return "fp32"
+    import torch
+
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
