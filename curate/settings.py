@@ -68,6 +68,7 @@ class Settings(BaseSettings):
         extra="forbid",
         frozen=True,
         nested_model_default_partial_update=True,
+        hide_input_in_errors=True,
     )
 
     format: int = Field(FORMAT, description="The workspace's format; not to be edited.")
@@ -194,7 +195,9 @@ def _explain(error: ValidationError, where: str) -> str:
         near = nearest(str(first["loc"][-1]), model.model_fields)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         return f"{where}: unknown setting {name!r}{hint}"
-    return f"{where}: {name}: {first['msg'].lower()} (got {first['input']!r})"
+    # What stands in the place of a database's address may hold its password.
+    got = "" if name == "database" else f" (got {first['input']!r})"
+    return f"{where}: {name}: {first['msg'].lower()}{got}"
 
 
 def _explain_variable(error: UnreadableVariable) -> str:

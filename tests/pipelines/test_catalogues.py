@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from curate.catalog import facts
-from curate.errors import StorageError, WorkspaceError
+from curate.errors import SettingsError, StorageError, WorkspaceError
 from pipelines.catalogues import FILE, NUMBER
 from pipelines.collect import collect_folder
 from pipelines.status import status
@@ -148,6 +149,14 @@ def test_the_number_is_a_fact_of_the_database_and_never_changes(
         with workspace.catalogue.read() as connection:
             assert facts.recall(connection, "workspace") == number
         workspace = open_workspace(tmp_path / "w")
+
+
+def test_what_stands_in_the_place_of_an_address_is_not_shown(tmp_path: Path) -> None:
+    preset = tmp_path / "wrong.yaml"
+    preset.write_text("database: {password: geheim}\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="database: input should be") as caught:
+        create_workspace(tmp_path / "w", str(preset))
+    assert "geheim" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.slow
