@@ -146,7 +146,8 @@ def set_origins(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     there: set[str] = set()
     for some in pieces([row["key"] for row in keyed]):
         there.update(connection.scalars(select(origins.c.key).where(origins.c.key.in_(some))))
-    upsert(connection, origins, keyed, "key")
+    # A number that is tried in vain is lost in PostgreSQL, and there are no more than 2^31.
+    upsert(connection, origins, [row for row in keyed if row["key"] not in there], "key")
     for row in keyed:
         if row["key"] not in there:
             continue
