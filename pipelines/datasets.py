@@ -10,7 +10,13 @@ from pathlib import Path
 from curate.errors import UsageError
 from curate.files import printable, sha256_file
 from curate.labels.space import PRESETS, LabelSpace, load_label_space
-from curate.release.layout import RELEASE_RECORD, Layout, read_layout, release_label_space
+from curate.release.layout import (
+    IMAGENET_O,
+    RELEASE_RECORD,
+    Layout,
+    read_layout,
+    release_label_space,
+)
 from curate.settings import FILE_NAME
 
 
@@ -20,12 +26,14 @@ class Release:
 
     Attributes:
         version: MAJOR.MINOR.PATCH.
+        layout: what its folders are named by.
         reviewed: whether people confirmed its labels.
         manifest_sha256: of `manifest.parquet` as it is now.
         selection: fingerprints of the weights that took part in selecting its images.
     """
 
     version: str
+    layout: str
     reviewed: bool
     manifest_sha256: str
     selection: frozenset[str]
@@ -64,7 +72,7 @@ def open_dataset(root: Path, label_space: str | None = None) -> Dataset:
 
     Raises:
         UsageError: no dataset; a class folder is outside the label space; a release whose record
-            or class map is unusable.
+            or class map is unusable, or whose images show no class of its label space.
     """
     if (root / FILE_NAME).is_file():
         releases = sorted(path.name for path in (root / "releases").glob("[0-9]*"))
@@ -73,6 +81,12 @@ def open_dataset(root: Path, label_space: str | None = None) -> Dataset:
         )
         raise UsageError(f"{printable(root)} is a workspace: name one of its releases, {hint}")
     own = release_label_space(root)
+    release = None if own is None else _release(root)
+    if release is not None and release.layout == IMAGENET_O:
+        raise UsageError(
+            f"{printable(root)} has no true classes in its label space: its folders name what a "
+            "photo is taken for; tell how well a model detects it with curate.metrics.ood_detection"
+        )
     space = load_label_space(label_space) if label_space else own
     layout = read_layout(root, space)
     chosen_by = "--label-space" if label_space else "the release"
@@ -86,7 +100,7 @@ def open_dataset(root: Path, label_space: str | None = None) -> Dataset:
         wnids=tuple(item.wnid for item in layout),
         space=space,
         chosen_by=chosen_by,
-        release=None if own is None else _release(root),
+        release=release,
     )
 
 
@@ -125,6 +139,7 @@ def _release(root: Path) -> Release:
         record = json.loads(path.read_bytes())
         return Release(
             version=str(record["version"]),
+            layout=str(record["layout"]),
             reviewed=record["reviewed"] is True,
             manifest_sha256=sha256_file(root / "manifest.parquet"),
             selection=frozenset(str(model["fingerprint"]) for model in record["models"]),

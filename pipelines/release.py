@@ -17,12 +17,13 @@ from curate.files import canonical_json, printable
 from curate.licences import UNKNOWN, parse
 from curate.progress import progress, say, stop_on_interrupt
 from curate.release.build import Built, Item, build_folder
+from curate.release.layout import IMAGENET_A, IMAGENET_O
 from curate.release.manifest import ManifestRow
 from curate.release.naming import NAMINGS, paper_stem
 from curate.release.version import Version, parse_version
 from curate.sources.protocol import LOCAL_SOURCES
 from pipelines.runs import finished_run, scores_path
-from pipelines.workspace import Workspace
+from pipelines.workspace import OUTLIER, Workspace
 
 #: The format of `release.json`.
 _FORMAT = 1
@@ -78,9 +79,18 @@ def build_release(
     with workspace.held("release"):
         _refuse_known(workspace, wanted)
         run = finished_run(workspace, run_id)
+        outlier = run["record"]["rule"] == OUTLIER
+        if outlier and naming == "paper":
+            raise UsageError(
+                "--naming paper names files by p(true class), which the rule outlier has not: "
+                "leave it out"
+            )
         everything = _shortlist(workspace, run)
         listed = _releasable(workspace, everything)
         withheld = len(everything) - len(listed)
+        repeated = 0
+        if outlier:
+            listed, repeated = _each_image_once(listed)
         items = _items(workspace, run, listed, naming)
         target = workspace.root / "releases" / str(wanted)
         with stop_on_interrupt() as stop, progress("release", len(items)) as bar:
@@ -102,7 +112,7 @@ def build_release(
         "images": counts["images"],
         "classes": counts["classes"],
         "sha256": built.manifest_sha256,
-        "problems": _problems(built, withheld),
+        "problems": _problems(built, withheld, repeated),
         "path": printable(target),
         "run": run["id"],
         "reviewed": False,
@@ -182,6 +192,16 @@ def _releasable(workspace: Workspace, listed: Sequence[Shortlisted]) -> list[Sho
     return kept
 
 
+def _each_image_once(listed: Sequence[Shortlisted]) -> tuple[list[Shortlisted], int]:
+    """The first candidate of each image, and how many there were besides.
+
+    An image of two concepts is taken for one class, in whose folder it can stand but once.
+    """
+    first = {entry.sha256: entry for entry in reversed(listed)}
+    kept = [entry for entry in listed if first[entry.sha256] is entry]
+    return kept, len(listed) - len(kept)
+
+
 def _items(
     workspace: Workspace, run: RowMapping, listed: Sequence[Shortlisted], naming: str
 ) -> list[Item]:
@@ -189,7 +209,8 @@ def _items(
         origins = intake.origins_of(connection, [entry.candidate_id for entry in listed])
         images = intake.images_of(connection, sorted({entry.sha256 for entry in listed}))
     second = _second_predictions(workspace, run, listed) if naming == "paper" else {}
-    space = workspace.label_space
+    space, weak = workspace.label_space, workspace.weak_labels
+    outlier = run["record"]["rule"] == OUTLIER
     items = []
     for entry in listed:
         image = images[entry.sha256]
@@ -199,7 +220,7 @@ def _items(
             candidate=entry.candidate,
             place=entry.place,
             wnid=entry.wnid,
-            name=space.get(entry.wnid).name,
+            name=weak.name_of(entry.wnid),
             predicted_wnid=entry.predicted_wnid,
             predicted_name=predicted,
             confidence=entry.confidence,
@@ -214,10 +235,11 @@ def _items(
             **_origin(origins[entry.candidate_id]),
         )
         stem = None
-        if naming == "paper":
+        if naming == "paper" and entry.p_true is not None:
             other = space.get(second.get(entry.candidate, entry.predicted_wnid)).name
             stem = paper_stem(entry.p_true, predicted, other, entry.confidence)
-        items.append(Item(row, entry.wnid, entry.extension, stem, image["notes"]))
+        folder = entry.predicted_wnid if outlier else entry.wnid
+        items.append(Item(row, folder, entry.extension, stem, image["notes"]))
     return items
 
 
@@ -283,7 +305,7 @@ def _record(workspace: Workspace, run: RowMapping, wanted: Version, naming: str)
         "format": _FORMAT,
         "version": str(wanted),
         "reviewed": False,
-        "layout": "imagenet-a",
+        "layout": IMAGENET_O if record["rule"] == OUTLIER else IMAGENET_A,
         "naming": naming,
         "run": run["id"],
         "rule": record["rule"],
@@ -326,11 +348,16 @@ def _remember(
         releases.add_release(connection, release, items)
 
 
-def _problems(built: Built, withheld: int) -> list[str]:
+def _problems(built: Built, withheld: int, repeated: int) -> list[str]:
     counts = built.record["counts"]
     problems = ["unreviewed: nobody has confirmed these labels"]
     if withheld:
         problems.append(f"images left out because no licence allows passing them on: {withheld}")
+    if repeated:
+        problems.append(
+            f"images under several concepts: {repeated} candidates left out, so that each image "
+            "stands there once"
+        )
     if unknown := counts["licence_unknown"]:
         problems.append(
             "images without a licence that allows passing them on: "

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import RowMapping
+from sqlalchemy import Connection, RowMapping
 
 from curate._version import __version__
-from curate.catalog import intake, judging, overview
+from curate.catalog import intake, judging, outliers, overview
 from curate.errors import ImageRefused, StorageError, UsageError
 from curate.files import atomic_write, printable
 from curate.filtration.rules import MARGIN
@@ -21,9 +21,11 @@ from curate.progress import Bar, progress, say
 from curate.report import page as shown
 from curate.report.naming import display_names, short_names
 from curate.report.thumbnails import make_thumbnail
+from pipelines.confident import most_confident
 from pipelines.quality import candidate_flags
+from pipelines.report_record import made_by, makers, models_of
 from pipelines.runs import finished_run, scores_path
-from pipelines.workspace import Workspace
+from pipelines.workspace import OUTLIER, Workspace
 
 #: With fewer survivors than this the nearest misses are shown, and so many of them.
 _FEW = 12
@@ -35,7 +37,11 @@ _ROWS = 1000
 _REMOVED = {
     "correct": ("True class predicted", "a crop predicts the true class"),
     "threshold": ("Above the threshold", "a crop gives it more than the threshold"),
+    "unconfident": ("Not confident", "a classifier is not confident enough"),
 }
+
+#: What a rule may remove candidates for.
+_REASONS = {OUTLIER: ("unconfident",), "misclassified": ("correct", "threshold")}
 
 #: Why a stored image or its scores are of no use; errors.REASONS speaks of files to take in.
 _FAILED = {
@@ -109,11 +115,12 @@ class _Report:
 
     def __init__(self, workspace: Workspace, run: RowMapping, photos: int) -> None:
         self.workspace, self.run, self.record = workspace, run, run["record"]
+        self.outlier = self.record["rule"] == OUTLIER
         self.names = display_names(workspace.label_space)
         self.models = [model["name"] for model in self.record["models"]]
         self.shorts = short_names(self.models)
         self.unreadable = 0
-        self.histogram = shown.Histogram(self.record["threshold"])
+        self.histogram = shown.Histogram(self._limit())
         with workspace.catalogue.read() as connection:
             shortlist = judging.shortlist(connection, run["id"])
             self.shortlisted = len(shortlist)
@@ -123,35 +130,40 @@ class _Report:
             self.confusions = overview.confusions(connection, run["id"])
             survivors = sum(row["survivors"] for row in self.confusions)
             wanted = min(_FEW, photos - len(self.listed)) if survivors < _FEW else 0
-            nearest = judging.nearest_misses(connection, run["id"], max(wanted, 0))
-            # What is surely recognised is no near miss, but some are shown in any case.
             self.misses = [
                 _Row.of({"candidate": row["key"], **row})
-                for place, row in enumerate(nearest)
-                if place < _FEW // 2 or row["p_true"] <= 0.5
+                for row in self._nearest(connection, max(wanted, 0))
             ]
             rows = [*self.listed, *self.misses]
             ids = [row.candidate_id for row in rows]
             origins = intake.origins_of(connection, ids)
             self.flags = candidate_flags(workspace, connection, ids)
             self.credits = {number: credit_of(found) for number, found in origins.items()}
-            for p_true, survived in overview.largest_p_true(connection, run["id"]):
-                self.histogram.add(p_true, survived)
+            told = outliers.confidences if self.outlier else overview.largest_p_true
+            for value, survived in told(connection, run["id"]):
+                self.histogram.add(value, survived)
+        # Candidates may be labelled otherwise than the label space is made up.
+        self.weak_names = self.names
+        if self.outlier:
+            seen = {row["wnid"] for row in self.counts}
+            self.weak_names = display_names(workspace.weak_labels, seen)
         self.scores = self._scores({row.candidate for row in rows})
 
     def page(self, bar: Bar) -> shown.Page:
         """The page; its photos are read as it is rendered."""
         by_class = self._by_class()
         record = self.record
-        makers = self._makers()
+        told = makers(record)
         return shown.Page(
             run=self.run["id"],
             label_space=record["label_space"]["name"],
             classes=record["label_space"]["classes"],
             finished=self.run["finished"],
-            models=self._models(),
+            models=models_of(record, self.shorts),
             rule=record["rule"],
-            threshold=record["threshold"],
+            threshold=record.get("threshold"),
+            min_confidence=record.get("min_confidence"),
+            of_mean=record.get("confidence") == "mean",
             margin=MARGIN,
             complete=record["complete"],
             funnel=self._funnel(),
@@ -163,7 +175,7 @@ class _Report:
             misses_shown=len(self.misses),
             confusions=[
                 shown.Confusion(
-                    self._name(row["wnid"]),
+                    self._weak_name(row["wnid"]),
                     self._name(row["predicted_wnid"]),
                     row["survivors"],
                     row["shortlisted"],
@@ -175,23 +187,50 @@ class _Report:
             by_class_total=len(by_class),
             histogram=self.histogram,
             licences=self._licences(),
-            made_by=self._made_by(makers),
-            versions=[(name, ", ".join(told)) for name, told in sorted(makers.items())],
+            made_by=made_by(self.run, self.shorts, told),
+            versions=[(name, ", ".join(values)) for name, values in sorted(told.items())],
             curate=__version__,
         )
 
-    def _scores(self, keys: set[str]) -> dict[_View, tuple[float, str, float]]:
+    def _scores(self, keys: set[str]) -> dict[_View, tuple[float | None, str, float]]:
         """p(true), prediction and confidence of the views that the page speaks of."""
         wanted = {(row.candidate, row.model, row.view) for row in self.misses}
-        found: dict[_View, tuple[float, str, float]] = {}
-        for key, model, view, *score in self._read_scores(keys):
+        found: dict[_View, tuple[float | None, str, float]] = {}
+        columns = ("p_true", "predicted_wnid", "confidence")
+        for key, model, view, *score in self._read_scores(columns, keys):
             if view == 0 or (key, model, view) in wanted:
                 found[key, model, view] = (score[0], score[1], score[2])
         return found
 
-    def _read_scores(self, keys: set[str]) -> Iterator[tuple[Any, ...]]:
-        """The rows of these candidates, read a batch at a time."""
-        if not keys:
+    def _nearest(self, connection: Connection, wanted: int) -> Sequence[RowMapping]:
+        """Removed candidates that came nearest to surviving, at most so many."""
+        if not self.outlier:
+            nearest = judging.nearest_misses(connection, self.run["id"], wanted)
+            # What is surely recognised is no near miss, but some are shown in any case.
+            return [row for n, row in enumerate(nearest) if n < _FEW // 2 or row["p_true"] <= 0.5]
+        if not wanted:
+            return []
+        keys = most_confident(
+            self._read_scores(("confidence",)),
+            wanted,
+            outliers.survivor_keys(connection, self.run["id"]),
+            of_mean=self.record["confidence"] == "mean",
+        )
+        return outliers.removed(connection, self.run["id"], keys)
+
+    def _limit(self) -> float | None:
+        """What the histogram's values must not exceed, or under the rule outlier reach."""
+        if not self.outlier:
+            return float(self.record["threshold"])
+        return (
+            float(self.record["min_confidence"]) if self.record["confidence"] == "centre" else None
+        )
+
+    def _read_scores(
+        self, values: Sequence[str], keys: set[str] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
+        """Candidate, model, view and some values, for some candidates or all, a batch at a time."""
+        if keys is not None and not keys:
             return
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -199,12 +238,14 @@ class _Report:
 
         path = scores_path(self.workspace, self.run)
         name = path.relative_to(self.workspace.root)
-        columns = ["candidate", "model", "view", "p_true", "predicted_wnid", "confidence"]
-        values = pa.array(sorted(keys), pa.string())
+        columns = ["candidate", "model", "view", *values]
+        chosen = None if keys is None else pa.array(sorted(keys), pa.string())
         try:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(columns=columns):
-                    kept = batch.filter(pc.is_in(batch["candidate"], value_set=values))
+                    kept = batch
+                    if chosen is not None:
+                        kept = batch.filter(pc.is_in(batch["candidate"], value_set=chosen))
                     yield from zip(*(kept[column].to_pylist() for column in columns), strict=True)
         except FileNotFoundError:
             raise StorageError(f"{name} is missing: restore it from a copy") from None
@@ -230,7 +271,7 @@ class _Report:
         return shown.Photo(
             candidate=row.candidate,
             sha256=row.sha256,
-            true_name=self._name(row.wnid),
+            true_name=self._weak_name(row.wnid),
             said=said,
             wrong=wrong,
             p_true=row.p_true,
@@ -252,8 +293,12 @@ class _Report:
         """Which crop of which classifier removed a candidate, and what it said."""
         assert row.model is not None
         assert row.view is not None
-        p_true = self.scores[row.candidate, row.model, row.view][0]
+        p_true, predicted, confidence = self.scores[row.candidate, row.model, row.view]
         who, where = self.shorts[row.model], f"on the {VIEW_NAMES[row.view]} crop"
+        if p_true is None:
+            least = self.record["min_confidence"]
+            sure = shown.fraction(confidence, apart_from=least, reached=True)
+            return f"{who} takes it for {self._name(predicted)} ({sure}) {where}"
         if row.reason == "correct":
             return f"{who} predicts its class ({shown.fraction(p_true)}) {where}"
         given = shown.fraction(p_true, apart_from=self.record["threshold"])
@@ -262,9 +307,13 @@ class _Report:
     def _name(self, wnid: str) -> str:
         return self.names.get(wnid, wnid)
 
+    def _weak_name(self, wnid: str) -> str:
+        return self.weak_names.get(wnid, wnid)
+
     def _reasons(self) -> list[str]:
         seen = {row["reason"] for row in self.counts if row["outcome"] == "removed"}
-        return [*_REMOVED, *sorted(seen - _REMOVED.keys())]
+        known = _REASONS.get(self.record["rule"], ())
+        return [*known, *sorted(seen - set(known))]
 
     def _funnel(self) -> shown.Funnel:
         by_reason: Counter[tuple[str, str | None]] = Counter()
@@ -295,12 +344,12 @@ class _Report:
             of_class["listed"] += row["listed"]
             if row["outcome"] == "removed":
                 of_class[f"removed:{row['reason']}"] += row["count"]
-        order = {wnid: place for place, wnid in enumerate(self.names)}
+        order = {wnid: place for place, wnid in enumerate(self.weak_names)}
         wnids = sorted(counts, key=lambda w: (-counts[w]["survivor"], order.get(w, len(order)), w))
         return [
             shown.ClassFunnel(
                 wnid=wnid,
-                name=self._name(wnid),
+                name=self._weak_name(wnid),
                 candidates=counts[wnid]["candidates"],
                 failed=counts[wnid]["failed"],
                 removed=[counts[wnid][f"removed:{reason}"] for reason in self._reasons()],
@@ -320,75 +369,6 @@ class _Report:
             for licence, count in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         ]
 
-    def _models(self) -> list[shown.Model]:
-        return [
-            shown.Model(
-                name=name,
-                short=short,
-                fingerprint=model["fingerprint"],
-                parameters=model["parameters"],
-                preprocessing=_preprocessing(model["preprocessing"], recipe),
-            )
-            for name, short, model, recipe in zip(
-                self.models,
-                self.shorts,
-                self.record["models"],
-                self.record["recipes"],
-                strict=True,
-            )
-        ]
-
-    def _makers(self) -> dict[str, list[str]]:
-        """What made the scores, by name: several values where a run went on after an upgrade."""
-        found: dict[str, list[str]] = {}
-        libraries = [model["libraries"] for model in self.record["models"]]
-        for maker in [*self.record["made_by"], *libraries]:
-            for name, value in maker.items():
-                if name == "forwards":
-                    value = ", ".join(
-                        dict.fromkeys(f"{f['backend']} {f['precision']}" for f in value)
-                    )
-                told = found.setdefault(name, [])
-                if str(value) not in told:
-                    told.append(str(value))
-        return found
-
-    def _made_by(self, makers: dict[str, list[str]]) -> list[tuple[str, str]]:
-        """What made the run; takes from `makers` what is no version."""
-        record, summary = self.record, self.run["summary"]
-        space = record["label_space"]
-        device, exact, shared, margins, widened, decoder = (
-            ", ".join(makers.pop(key))
-            for key in ("device", "exact", "forwards", "margins", "widened", "decoder")
-        )
-        order = ", ".join(self.shorts[number] for number in record["order"])
-        set_aside = record.get("set_aside", {})
-        left_out = ", ".join(f"{flag} {count:,}" for flag, count in set_aside.items())
-        return [
-            ("Rule", f"{record['rule']}, threshold {record['threshold']}"),
-            ("Cap", f"{record['cap']} survivors a confusion"),
-            ("Order of the shortlist", f"{record['cap_order']}, seed {record['seed']}"),
-            ("Views", f"{record['views']}, {len(VIEW_NAMES)} crops a photo"),
-            ("Label space", f"{space['name']}, {space['classes']:,} classes"),
-            ("Label space's fingerprint", space["fingerprint"]),
-            ("Candidates", f"{record['candidates']:,}"),
-            *([("Left out before, by quality", left_out)] if left_out else []),
-            ("Candidates' fingerprint", record["set"]),
-            ("Scores", "every view" if record["complete"] else "the views that decide (cascade)"),
-            ("Classifiers, cheapest first", order),
-            (
-                "Forward passes",
-                f"{summary['forwards']:,}; a plain loop takes {summary['forwards_naive']:,}",
-            ),
-            ("Started", f"{self.run['started']:%Y-%m-%d %H:%M:%S} UTC"),
-            ("Ended", f"{self.run['finished']:%Y-%m-%d %H:%M:%S} UTC"),
-            ("Computed on", device),
-            ("What is exact", exact),
-            ("Shared batches", shared if margins == "None" else f"{shared}, margins {margins}"),
-            *([("Margins widened", widened)] if widened != "0" else []),
-            ("Images decoded by", decoder),
-        ]
-
 
 @dataclass(frozen=True)
 class _Row:
@@ -401,7 +381,7 @@ class _Row:
     wnid: str
     predicted_wnid: str | None
     confidence: float | None
-    p_true: float
+    p_true: float | None
     borderline: bool
     place: int | None
     reason: str | None = None
@@ -430,15 +410,4 @@ def credit_of(origins: Sequence[RowMapping]) -> shown.Credit:
         collection=first["collection"],
         source=first["source"],
         locator=first["locator"],
-    )
-
-
-def _preprocessing(model: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
-    mean, std = (
-        f"{values[0]:g}" if len(set(values)) == 1 else ", ".join(f"{v:g}" for v in values)
-        for values in (model["mean"], model["std"])
-    )
-    return (
-        f"short side {recipe['resize']} ({recipe['interpolation']}), crops of {recipe['crop']}; "
-        f"mean {mean}; std {std}"
     )

@@ -49,7 +49,12 @@ def test_the_installed_wheel_makes_a_workspace_and_uses_nothing_of_the_checkout(
         return done.stdout
 
     where = "import curate, curate.settings as s; print(curate.__file__, s.data_file('{}'))"
-    for data in ("labels/imagenet-1k.csv", "presets/imagenet-a.yaml", "demo/photos.csv"):
+    for data in (
+        "labels/imagenet-1k.csv",
+        "labels/wordnet.csv",
+        "presets/imagenet-a.yaml",
+        "demo/photos.csv",
+    ):
         for path in run("-c", where.format(data)).split():
             assert Path(path).is_relative_to(site)
     for preset in ("imagenet-a", "imagenet-o", "imagenet-1k"):

@@ -41,7 +41,10 @@ def build(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Build an immutable dataset in ImageNet-A layout with manifest and checksums.
+    """Build an immutable dataset with manifest and checksums.
+
+    Its class folders are those of ImageNet-A, named by the true class, or under the rule outlier
+    those of ImageNet-O, named by the class that a photo is taken for.
 
     Example: curate release build 0.1.0 --unreviewed
     """

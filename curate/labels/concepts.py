@@ -11,7 +11,7 @@ from curate.files import printable
 from curate.labels.classes import LabelClass
 from curate.labels.space import LabelSpace
 from curate.labels.tables import read_classes
-from curate.labels.wordnet import wordnet
+from curate.labels.wordnet import Synset, wordnet
 
 #: The concepts that travel with the project: the nouns of WordNet that ImageNet-21k has, and all
 #: above them.
@@ -24,7 +24,7 @@ class Concepts(LabelSpace):
     noun = "concept"
 
     def _unknown(self, text: str, where: str = "") -> UnknownNameError:
-        outside = [] if self.name == WORDNET else wordnet().named(text)
+        outside = [] if self.name == WORDNET else _meant(text)
         if outside:
             told = " and ".join(f"{synset.wnid} ({synset.names[0]})" for synset in outside[:3])
             note = f"{self.name} lacks WordNet's {told}"
@@ -80,6 +80,10 @@ def with_queries(concept: LabelClass) -> LabelClass:
         scientific_names=concept.scientific_names or tuple(taxa),
         taxon_ranks=concept.taxon_ranks or tuple(map(_rank, taxa)),
     )
+
+
+def _meant(text: str) -> list[Synset]:
+    return [wordnet()[text]] if text in wordnet() else wordnet().named(text)
 
 
 def _rank(taxon: str) -> str:

@@ -49,7 +49,8 @@ class Item:
 
     Attributes:
         row: its row of the manifest; `path`, `sha256` and `reencoded` are filled in by the build.
-        folder: the class folder, in ImageNet-A style that of the true class.
+        folder: the class folder: in ImageNet-A style that of the true class, in ImageNet-O style
+            that of the class it is taken for.
         extension: what the original bytes call for, without a dot.
         stem: the file's name without extension; None names it by content.
         notes: what was noticed when it was decoded (`curate.images.decode.NOTES`).

@@ -30,6 +30,10 @@ IMAGE_EXTENSIONS = (
 #: Files that `curate release build` writes beside the class folders.
 CLASS_MAP, RELEASE_RECORD = "classes.csv", "release.json"
 
+#: What the class folders of a release are named by: the true class, or the class of the label space
+#: that an image of something else is taken for.
+IMAGENET_A, IMAGENET_O = "imagenet-a", "imagenet-o"
+
 _WNID = re.compile(r"n[0-9]{8}")
 
 # A record is as long as its label space; this is a hundred times the longest one.

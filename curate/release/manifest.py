@@ -25,10 +25,12 @@ class ManifestRow:
         path: within the release, with slashes.
         candidate: key of the candidate: the image under its label, by content.
         place: on the shortlist, from 1.
-        wnid, name: the true class.
+        wnid, name: the true class; under the rule outlier the concept, which is none of the label
+            space's classes.
         predicted_wnid, predicted_name: what the first model's centre crop takes it for.
         confidence: the probability of that prediction, in [0, 1].
-        p_true: the largest probability that any view of any model gives the true class.
+        p_true: the largest probability that any view of any model gives the true class; None where
+            that is no class of the label space.
         borderline: whether a score lies so near a limit that other hardware may decide otherwise.
         reviewed: whether people have confirmed the label.
         width, height: in pixels, upright.
@@ -50,7 +52,7 @@ class ManifestRow:
     predicted_wnid: str
     predicted_name: str
     confidence: float
-    p_true: float
+    p_true: float | None
     borderline: bool
     reviewed: bool
     width: int

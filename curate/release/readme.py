@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from curate.labels.space import LabelSpace
+from curate.release.layout import IMAGENET_O
 from curate.release.manifest import ManifestRow
 
 
 def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelSpace) -> bytes:
     """README.md of an unreviewed release: what it is, how to load it, what is in it.
 
-    Text that comes from a label space stands in indented blocks, where nothing is markup.
+    Text that comes from a label space or a list of concepts stands in indented blocks, where
+    nothing is markup.
 
     Args:
         record: what `release.json` holds.
@@ -20,15 +24,13 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         space: the label space.
     """
     version, counts = record["version"], record["counts"]
+    told = _outlier(version, rows) if record.get("layout") == IMAGENET_O else _misclassified(version)
     paragraphs = [
         f"# UNREVIEWED: release {version}, its labels confirmed by nobody",
-        "Photos that the models named below get wrong, chosen by filtering weakly labelled "
-        "candidates. Filtering concentrates wrong labels, so expect many of them among these "
-        "photos. Use the release to try a loader or an evaluation; publish no number that rests "
-        "on it.",
+        told.what,
         *_licence(counts),
         "## Loading",
-        "One folder a class, named by the class's id:",
+        told.folders,
         _block(
             "from torchvision.datasets import ImageFolder",
             f'dataset = ImageFolder("{version}")',
@@ -36,8 +38,8 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         "ImageFolder numbers the folders that are there in sorted order. Models number classes "
         "otherwise: go by the folder's name, and find it in `classes.csv` (`position` in the label "
         "space, `column` of an ImageNet-1k output). Restrict the output to the label space before "
-        "taking the maximum, as this command does:",
-        _block(f"curate evaluate {version} --model lite/efficientnet_lite2"),
+        f"taking the maximum{told.measure}",
+        _block(*told.command),
         *_metadata(counts),
         "## Files",
         "`manifest.parquet` and `manifest.csv` hold the same rows, one an image: labels, scores, "
@@ -45,10 +47,9 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         "versions that made the release. To check every file:",
         _block("sha256sum -c SHA256SUMS"),
         "## Models that took part in choosing",
-        "They are wrong on these photos by construction: their accuracy here says nothing. That "
-        "of models related to them is pulled down too.",
+        told.chosen,
         _block(*(f"{model['name']}  {model['fingerprint']}" for model in record["models"])),
-        "## Images by class",
+        f"## Images by {told.by}",
         _block(
             *(
                 f"{wnid}  {count:>6,}  {space.get(wnid).name}"
@@ -56,8 +57,70 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
             ),
             f"{'all':<9}  {counts['images']:>6,}",
         ),
+        *told.more,
     ]
     return ("\n\n".join(paragraphs) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What differs between the two layouts."""
+
+    what: str
+    folders: str
+    measure: str
+    command: Sequence[str]
+    chosen: str
+    by: str
+    more: Sequence[str] = ()
+
+
+def _misclassified(version: str) -> _Told:
+    return _Told(
+        what="Photos that the models named below get wrong, chosen by filtering weakly labelled "
+        "candidates. Filtering concentrates wrong labels, so expect many of them among these "
+        "photos. Use the release to try a loader or an evaluation; publish no number that rests "
+        "on it.",
+        folders="One folder a class, named by the class's id:",
+        measure=", as this command does:",
+        command=[f"curate evaluate {version} --model lite/efficientnet_lite2"],
+        chosen="They are wrong on these photos by construction: their accuracy here says nothing. "
+        "That of models related to them is pulled down too.",
+        by="class",
+    )
+
+
+def _outlier(version: str, rows: Sequence[ManifestRow]) -> _Told:
+    concepts = Counter((row.wnid, row.name) for row in rows)
+    longest = max(len(wnid) for wnid, _ in concepts)
+    return _Told(
+        what="Out-of-distribution photos in the layout of ImageNet-O: each shows a concept that "
+        "the models named below were not trained on, and they confidently take it for one of their "
+        "classes. Nobody has looked whether it shows that very class after all, which filtering "
+        "makes likely. Use the release to try a loader or an evaluation; publish no number that "
+        "rests on it.",
+        folders="One folder a class that the photos in it are taken for, which none of them is "
+        "meant to show. What they show stands in the manifest (`wnid`, `name`):",
+        measure=". The question is whether a model tells these photos from photos of the classes: "
+        "score both with the negative maximum of the softmax over the label space, and compare "
+        "the scores of validation photos of these classes with those of this release:",
+        command=[
+            "from curate.metrics import ood_detection",
+            "ood_detection(scores_of_validation, scores_of_release).aupr",
+        ],
+        chosen="They are confident on these photos by construction: how badly they detect them "
+        "says nothing. Models related to them are at a disadvantage too.",
+        by="class that they are taken for",
+        more=[
+            "## Images by concept",
+            _block(
+                *(
+                    f"{wnid:<{longest}}  {count:>6,}  {name}"
+                    for (wnid, name), count in sorted(concepts.items())
+                )
+            ),
+        ],
+    )
 
 
 def _licence(counts: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from operator import ge, gt
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -65,7 +66,8 @@ class Photo:
         true_name: the class of its weak label.
         said: the prediction that counts; None where it was not computed.
         wrong: whether that prediction is another class than the true one.
-        p_true: the largest probability that any computed view gives the true class.
+        p_true: the largest probability that any computed view gives the true class; None where no
+            class is true.
         borderline: whether a view lies within the margin of a limit.
         flags: what is noted of the picture's quality.
         credit: where it comes from.
@@ -81,7 +83,7 @@ class Photo:
     true_name: str
     said: Said | None
     wrong: bool
-    p_true: float
+    p_true: float | None
     borderline: bool
     credit: Credit
     flags: Sequence[str] = ()
@@ -150,21 +152,23 @@ class ClassFunnel:
 
 @dataclass
 class Histogram:
-    """How the largest p(true class) of the scored candidates is distributed, in `BINS` bins.
+    """How probabilities of the scored candidates are distributed, in `BINS` bins.
+
+    These are the largest p(true class), or under the rule outlier the confidence.
 
     Attributes:
-        threshold: the limit to draw, in [0, 1].
+        threshold: the limit to draw, in [0, 1]; None for no limit.
         scored: candidates by bin.
         survivors: those of them that survived.
     """
 
-    threshold: float
+    threshold: float | None
     scored: list[int] = field(default_factory=lambda: [0] * BINS)
     survivors: list[int] = field(default_factory=lambda: [0] * BINS)
 
-    def add(self, p_true: float, survived: bool) -> None:
+    def add(self, value: float, survived: bool) -> None:
         """Count one candidate."""
-        number = min(int(p_true * BINS), BINS - 1)
+        number = min(int(value * BINS), BINS - 1)
         self.scored[number] += 1
         self.survivors[number] += survived
 
@@ -222,7 +226,7 @@ class Page:
         finished: when the run ended, UTC.
         models: the ensemble in its order; the first one names the confusion.
         rule: its name.
-        threshold: the rule's threshold.
+        threshold: the rule's threshold; None under the rule outlier.
         margin: distance from a limit within which a photo is marked as borderline.
         complete: whether every view of every candidate was scored.
         funnel: the funnel of the whole run.
@@ -241,6 +245,8 @@ class Page:
         made_by: what made the run, as (name, value).
         versions: of libraries, as (name, version).
         curate: the version of this software that the run was made with.
+        min_confidence: what the rule outlier asks of every classifier; None under other rules.
+        of_mean: whether it asks that of the mean of the ten crops, instead of the centre crop.
     """
 
     run: str
@@ -249,7 +255,7 @@ class Page:
     finished: datetime
     models: Sequence[Model]
     rule: str
-    threshold: float
+    threshold: float | None
     margin: float
     complete: bool
     funnel: Funnel
@@ -268,6 +274,18 @@ class Page:
     made_by: Sequence[tuple[str, str]]
     versions: Sequence[tuple[str, str]]
     curate: str
+    min_confidence: float | None = None
+    of_mean: bool = False
+
+    @property
+    def outlier(self) -> bool:
+        """Whether candidates are labelled with concepts outside the label space."""
+        return self.min_confidence is not None
+
+    @property
+    def label_word(self) -> str:
+        """What a candidate's label is."""
+        return "concept" if self.outlier else "label"
 
     @property
     def withheld(self) -> int:
@@ -327,7 +345,9 @@ def counted(value: int, one: str, many: str = "") -> str:
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
-def fraction(value: float, digits: int = 2, apart_from: float | None = None) -> str:
+def fraction(
+    value: float, digits: int = 2, apart_from: float | None = None, *, reached: bool = False
+) -> str:
     """A probability with few digits that does not claim what is not so.
 
     A value near 0 or 1 never becomes 0 or 1 ("<0.01", ">0.99"), and one near `apart_from` gets as
@@ -337,9 +357,11 @@ def fraction(value: float, digits: int = 2, apart_from: float | None = None) -> 
         value: in [0, 1].
         digits: after the point.
         apart_from: a limit.
+        reached: whether a value that equals the limit lies on the side of the larger ones.
     """
     if apart_from is not None:
-        while digits < 9 and (round(value, digits) > apart_from) != (value > apart_from):
+        beyond = ge if reached else gt
+        while digits < 9 and beyond(round(value, digits), apart_from) != beyond(value, apart_from):
             digits += 1
     text = f"{value:.{digits}f}"
     if value > 0 and float(text) == 0:

@@ -23,6 +23,7 @@ COMMANDS = [
     ["dedup"],
     ["dedup", "hashes"],
     ["classes", "list"],
+    ["classes", "check"],
     ["filter"],
     ["shortlist"],
     ["status"],

@@ -200,6 +200,39 @@ def test_a_run_without_survivors_says_so_and_shows_what_came_nearest() -> None:
     assert 'id="confusions"' not in html
 
 
+def make_outlier_page(text: str = "plain", **changes: object) -> report.Page:
+    page = make_page(text)
+    histogram = report.Histogram(0.9)
+    histogram.add(0.3, False)
+    histogram.add(0.95, True)
+    photo = dataclasses.replace(next(iter(page.photos)), p_true=None)
+    miss = dataclasses.replace(next(iter(page.misses)), p_true=None)
+    told = {"rule": "outlier", "threshold": None, "min_confidence": 0.9, "histogram": histogram}
+    return dataclasses.replace(page, photos=[photo], misses=[miss], **(told | changes))
+
+
+def test_a_page_of_the_rule_outlier_speaks_of_concepts_and_confidence() -> None:
+    html = report.render(make_outlier_page())
+    assert "p(true)" not in html
+    assert "threshold" not in html
+    assert "at least 0.9 confident on its centre crop that it shows one" in html
+    assert "<th>Concept</th><th>Taken for</th>" in html
+    assert "Histogram of the confidence: 1 survivor of 98 scored candidates, at least 0.9" in html
+    assert "of 96 that another classifier removed before it is not known" in html
+    assert "Look for the class itself." in html
+    assert "Labels may be wrong." not in html
+    page = make_outlier_page(of_mean=True, histogram=report.Histogram(None, [1] * 40, [0] * 40))
+    html = report.render(page)
+    assert "confident on the mean of its ten crops" in html
+    assert 'class="limit' not in html, "the limit is that of the mean, which is not drawn"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_from_outside_never_becomes_markup_on_a_page_of_concepts(text: str) -> None:
+    plain = Structure(report.render(make_outlier_page())).found
+    assert Structure(report.render(make_outlier_page(text))).found == plain
+
+
 def test_an_empty_page_still_renders() -> None:
     empty = report.Funnel(0, [], [], 0, 0)
     page = make_page(
@@ -263,6 +296,21 @@ def test_fractions_say_what_is_so(
     value: float, digits: int, limit: float | None, text: str
 ) -> None:
     assert report.fraction(value, digits, limit) == text
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))
+def test_a_fraction_never_lies_about_whether_it_reaches_a_limit(
+    value: float, limit: float, digits: int
+) -> None:
+    text = report.fraction(value, digits, limit, reached=True)
+    if text[0] not in "<>" and abs(value - limit) > 1e-8:
+        assert (float(text) >= limit) == (value >= limit)
+
+
+def test_a_confidence_below_the_limit_does_not_look_like_it() -> None:
+    assert report.fraction(0.8999, 2, 0.9) == "0.90"
+    assert report.fraction(0.8999, 2, 0.9, reached=True) == "0.8999"
+    assert report.fraction(0.9, 2, 0.9, reached=True) == "0.90"
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from curate.labels.concepts import load_concepts
 from curate.labels.space import PRESETS, load_label_space
 from curate.models.classifier import public_name
 from curate.report.naming import display_names, short_names
@@ -21,6 +22,14 @@ def test_classes_of_one_name_are_told_apart_in_words_where_there_are_some() -> N
     names = display_names(load_label_space("imagenet-1k"))
     assert names["n03126707"] == "construction crane"
     assert names["n02268443"] == "dragonfly"
+
+
+def test_names_are_told_apart_among_those_that_the_page_speaks_of() -> None:
+    space = load_concepts("wordnet")
+    fruit, tree = "n07764847", "n11706761"
+    assert display_names(space, {fruit}) == {fruit: "avocado"}
+    both = display_names(space, {fruit, tree})
+    assert both == {fruit: f"avocado ({fruit})", tree: f"avocado ({tree})"}
 
 
 def test_the_folders_of_a_checkpoint_stay_off_the_page() -> None:

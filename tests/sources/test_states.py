@@ -29,6 +29,7 @@ def test_what_befalls_only_files_and_scores_is_no_state_of_a_hit(reason: str) ->
         ("malformed-record", "malformed"),
         ("metadata-bomb", "metadata_bomb"),
         ("no-label", "no_label"),
+        ("in-distribution", "in_distribution"),
         ("licence", "licence"),
         ("placeholder", "placeholder"),
     ],
