@@ -17,24 +17,22 @@ wholly side by side; what low precision did; and whether its verdicts are those 
 
 DIR holds class folders named by wnids of ImageNet-1k; without it photos are synthetic. For those,
 and where this machine has no weights, networks are fitted ones (synthetic.py). FILE is gpu.json in
-the folder that $OUT names, if it names one. On one GPU it takes less than eight minutes: no section
-begins after --seconds. It exits with 1 where verdicts differ or a section failed.
+the folder that $OUT names, if it names one. No section begins after --seconds, so that it ends
+within eight minutes on one GPU. It exits with 1 where verdicts differ or a section failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import platform
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +43,7 @@ from PIL import Image
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from gpu_bench import Bench, line  # noqa: E402
 from gpu_work import QUICK, Photos, Scale, ensemble, gathered  # noqa: E402
 from loops import (  # noqa: E402
     PAPER_VIEWS,
@@ -59,11 +58,13 @@ from loops import (  # noqa: E402
     wait,
 )
 
-from curate.files import make_folder, write_json  # noqa: E402
+from curate.files import make_folder  # noqa: E402
+from curate.filtration.crops import make_crops  # noqa: E402
 from curate.filtration.margins import with_margins  # noqa: E402
 from curate.filtration.plan import make_plan, prepare  # noqa: E402
 from curate.filtration.rules import Misclassified  # noqa: E402
 from curate.filtration.terms import Counts  # noqa: E402
+from curate.images.views import PAPER  # noqa: E402
 from curate.models import torchvision_zoo  # noqa: E402
 from curate.models.ensemble import Ensemble  # noqa: E402
 from curate.models.runtime import full_precision, resolve_device  # noqa: E402
@@ -71,70 +72,6 @@ from curate.models.runtime import full_precision, resolve_device  # noqa: E402
 THRESHOLD = 0.15
 #: Ways to run shared passes: backend and precision.
 WAYS = (("torch", "bf16"), ("torch", "fp32"), ("compile", "bf16"))
-
-
-@dataclass
-class Bench:
-    """A run of the script: where it computes, how much, and what it has found."""
-
-    device: torch.device
-    scale: Scale
-    seconds: float
-    out: Path | None
-    found: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.started = time.monotonic()
-        try:
-            self.cores = len(os.sched_getaffinity(0))
-        except AttributeError:
-            self.cores = os.cpu_count() or 1
-        self.pool = ThreadPoolExecutor(self.cores)
-
-    @property
-    def left(self) -> float:
-        """Seconds until no section begins any more."""
-        return self.seconds - (time.monotonic() - self.started)
-
-    def section(
-        self, into: dict[str, Any], name: str, needs: float, work: Callable[[], dict[str, Any]]
-    ) -> None:
-        """Do a section if it has the seconds that it needs, and write all that is known."""
-        began = time.monotonic()
-        if self.left < needs * self.scale.seconds:
-            into[name] = {"skipped": f"{self.left:.0f} s were left"}
-        else:
-            try:
-                into[name] = work()
-            except Exception as error:
-                # Whatever a driver, a compiler or a library raises: other sections still count.
-                into[name] = {"error": _line(error)}
-        into[name]["section seconds"] = round(time.monotonic() - began, 1)
-        print(f"{name}: {json.dumps(into[name])}", flush=True)
-        self.write()
-
-    def write(self) -> None:
-        """Write what is known, whole or not at all."""
-        if self.out is not None:
-            write_json(self.out, self.found)
-
-    def rate(self, call: Callable[[], Any], seconds: float) -> float:
-        """Calls a second, after a warm-up."""
-        for _ in range(2):
-            call()
-        wait(self.device)
-        done, started = 0, time.perf_counter()
-        while time.perf_counter() - started < seconds * self.scale.seconds:
-            for _ in range(4):
-                call()
-            wait(self.device)
-            done += 4
-        return done / (time.perf_counter() - started)
-
-
-def _line(error: Exception) -> str:
-    told = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {told[0] if told else ''}"
 
 
 def machine(bench: Bench) -> dict[str, Any]:
@@ -175,12 +112,15 @@ def forward(bench: Bench) -> dict[str, Any]:
     if bench.scale.is_full:
         ways["bf16 compiled"] = (torch.compile(network(torch.bfloat16)), torch.bfloat16, False)
     told: dict[str, Any] = {"network": name}
+    best = 0
     for way, (module, dtype, tf32) in ways.items():
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
         # Input of one shape for seconds: the best algorithm is worth a search.
         torch.backends.cudnn.benchmark = True
         rates: dict[str, Any] = {}
-        for size in bench.scale.sizes:
+        # Each size compiles anew; the best one of bf16 will do.
+        sizes = bench.scale.sizes if way != "bf16 compiled" else [best]
+        for size in sizes:
             try:
                 x = torch.rand(size, 3, 224, 224, device=bench.device, dtype=dtype)
                 x = x.to(memory_format=torch.channels_last)
@@ -188,9 +128,10 @@ def forward(bench: Bench) -> dict[str, Any]:
                     rates[str(size)] = round(bench.rate(lambda m=module, x=x: m(x), 2) * size, 1)
             except Exception as error:
                 # No memory for this size, or no compiler on this machine.
-                rates[str(size)] = _line(error)
-        measured = [rate for rate in rates.values() if isinstance(rate, float)]
-        told[way] = {"best": max(measured, default=None), "by batch size": rates}
+                rates[str(size)] = line(error)
+        measured = {size: rate for size, rate in rates.items() if isinstance(rate, float)}
+        best = int(max(measured, key=measured.__getitem__, default=sizes[0]))
+        told[way] = {"best": measured.get(str(best)), "by batch size": rates}
     full_precision()
     return told
 
@@ -209,12 +150,13 @@ def decode(bench: Bench, work: Photos) -> dict[str, Any]:
         "mean bytes": round(sum(map(len, data)) / len(data)),
         "photos per second": round(len(data) / decoding(bench, data), 1),
         "photos per second on one thread": round(alone, 1),
+        "carried to the device and cut, per second": round(_cutting(bench, data[:256]), 1),
     }
     try:
         other: Any = round(_other_decoder(bench, data[:256]), 1)
     except Exception as error:
         # Many builds come without it.
-        other = _line(error)
+        other = line(error)
     return told | {"torchvision's decoder, photos per second": other}
 
 
@@ -223,6 +165,17 @@ def decoding(bench: Bench, data: Sequence[bytes]) -> float:
     started = time.perf_counter()
     list(bench.pool.map(lambda one: prepare(one, PAPER_VIEWS, Limits()), data))
     return time.perf_counter() - started
+
+
+def _cutting(bench: Bench, data: Sequence[bytes]) -> float:
+    """Resized photos a second from this machine's memory to a batch of centre views there."""
+    resized = [prepare(one, PAPER_VIEWS, Limits()).resized[PAPER] for one in data]
+    items = range(len(resized))
+
+    def cut() -> None:
+        make_crops(resized, PAPER.crop, bench.device).batch(items, [0] * len(items))
+
+    return bench.rate(cut, 1) * len(resized)
 
 
 def _other_decoder(bench: Bench, data: Sequence[bytes]) -> float:
