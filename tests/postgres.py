@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,8 +41,6 @@ class Server:
 
     Attributes:
         port: where it listens on loopback.
-        locales: those that a database may have; the first one orders text in its own way, where
-            this machine can make such a locale.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -53,7 +52,6 @@ class Server:
             self._bin = self._programs()
             if self._user is not None:
                 shutil.chown(self._root, self._user, pwd.getpwnam(self._user).pw_gid)
-            self.locales = self._make_locales()
             self._data = self._root / "data"
             self._initialise()
             self.port = _free_port()
@@ -79,6 +77,20 @@ class Server:
 
         url = URL.create("postgresql+psycopg", user, password, "127.0.0.1", self.port, database)
         return url.render_as_string(hide_password=False)
+
+    @cached_property
+    def locales(self) -> list[str]:
+        """Those that a database may have; the first one orders text in its own way, where this
+        machine can make such a locale.
+        """
+        folder = self._root / "locale"
+        folder.mkdir()
+        command: Sequence[Any] = ["localedef", "-i", "en_US", "-f", "UTF-8", folder / "en_US.UTF-8"]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return ["C"]
+        return ["en_US.UTF-8", "C"]
 
     def make(self, *, locale: str = "C", encoding: str = "UTF8") -> str:
         """The address of a new, empty database.
@@ -193,16 +205,6 @@ class Server:
     @property
     def _environ(self) -> dict[str, str]:
         return {**os.environ, "LOCPATH": str(self._root / "locale")}
-
-    def _make_locales(self) -> list[str]:
-        folder = self._root / "locale"
-        folder.mkdir()
-        command: Sequence[Any] = ["localedef", "-i", "en_US", "-f", "UTF-8", folder / "en_US.UTF-8"]
-        try:
-            subprocess.run(command, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            return ["C"]
-        return ["en_US.UTF-8", "C"]
 
     def _programs(self) -> Path:
         """The folder of the programs, where the other user can run them."""
