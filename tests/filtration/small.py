@@ -17,7 +17,6 @@ from curate.images.views import ViewRecipe, resize_short_side, window
 from curate.labels.classes import LabelClass
 from curate.labels.space import LabelSpace
 from curate.models.classifier import Classifier, Preprocessing
-from curate.models.forwards import TorchForward
 from curate.models.runtime import bound_threads
 from tests.filtration.plain import Member
 
@@ -112,12 +111,19 @@ def plan_for(
     )
 
 
-class Sized(TorchForward):
+class Sized:
     """The classifier itself, in batches of a size of the test's."""
 
+    name, backend, precision = "torch fp32", "torch", "fp32"
+
     def __init__(self, classifier: Classifier, batch_size: int) -> None:
-        super().__init__(classifier)
-        self.batch_size = batch_size
+        self.classifier, self.batch_size = classifier, batch_size
+
+    def logits(self, views: np.ndarray | torch.Tensor) -> torch.Tensor:
+        return self.classifier.logits(views)
+
+    def record(self) -> dict[str, Any]:
+        return {"backend": self.backend, "precision": self.precision}
 
 
 class Noisy:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from curate.filtration import cascade
 from curate.filtration.cascade import VIEWS
-from curate.filtration.margins import largest_error
+from curate.filtration.margins import largest_error, with_margins
 from curate.filtration.rules import Misclassified, Outlier, Rule
 from curate.filtration.terms import Counts, Photo, Plan
 from curate.images.views import resize_short_side, ten_views
@@ -182,6 +182,26 @@ def test_weights_rounded_to_bf16_give_the_verdicts_of_fp32(
     photos = [Photo({TINY: pixels}) for pixels in resized]
     for model, margin in enumerate(margins):
         assert 0 < largest_error(quick, photos, model) < margin
+
+
+@EACH_RULE
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_autocast_with_the_margin_that_its_own_photos_show_gives_the_verdicts_of_fp32(
+    pictures: list[Image.Image], rule: Rule, precision: str
+) -> None:
+    from curate.models.forwards import make_forward
+
+    exact = plan_for([small_network(n, 0.3) for n in range(2)], rule)
+    forwards = [make_forward(c, "torch", precision, TINY.crop) for c in exact.classifiers]
+    photos = [Photo({TINY: resize_short_side(picture, TINY)}) for picture in pictures]
+    with bound_threads(1):
+        quick = with_margins(replace(exact, forwards=forwards, share_all=True), photos)
+    assert min(quick.margins) > 2e-3
+    targets = targets_for(rule, 20)
+    result = judged(pictures, targets, quick)
+    assert_one_verdict(result, judged(pictures, targets, exact))
+    assert result.counts.flips == 0
+    assert result.counts.quick > result.counts.again
 
 
 @EACH_RULE

@@ -11,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from curate.filtration import cascade
 from curate.filtration.cascade import VIEWS
 from curate.filtration.rules import MARGIN, Outlier
 from curate.filtration.terms import ChunkResult, Plan
@@ -27,6 +28,7 @@ from tests.filtration.small import (
     SPACE,
     TINY,
     Fragile,
+    Noisy,
     classifier_of,
     judged,
     marked,
@@ -189,6 +191,31 @@ def test_a_mean_removes_as_soon_as_no_class_can_reach_the_least(
     result = judged(unsure, [-1] * len(unsure), plan)
     assert result.forwards == len(unsure)
     assert set(places(result)) == {("removed", "unconfident", 0, 0)}
+
+
+@pytest.mark.parametrize("one_in", [1, 100])
+def test_a_ceiling_knows_each_view_once_and_the_margin_counts_them(
+    pictures: list[Image.Image], one_in: int
+) -> None:
+    """In shared passes too, and where views are looked at again."""
+    known: dict[int, list[int]] = {1: [], 2: []}
+
+    class Looks(Outlier):
+        def judge_with_margin(self, scores, odds=0.0):  # type: ignore[no-untyped-def]
+            # Repeats have no margin in log-odds.
+            known[1 if odds else 2].append(int(scores.seen[0]))
+            return super().judge_with_margin(scores, odds)
+
+    exact = plan_for([small_network(3, 0.6)], Looks("mean", 0.0))
+    quick = replace(
+        exact, forwards=[Noisy(exact.classifiers[0], 0.0)], margins=[1e-3], share_all=True
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cascade, "REPEAT_ONE_IN", one_in)
+        judged(pictures[:1], [-1], quick)
+    assert known[1] == list(range(1, 11))
+    if one_in == 1:
+        assert known[2] == [seen for last in range(1, 11) for seen in range(1, last + 1)]
 
 
 @pytest.mark.parametrize("confidence", ["centre", "mean"])
