@@ -239,6 +239,7 @@ def test_threads_read_side_by_side(s3: RemoteStore) -> None:
         assert list(found) == contents * 4
 
 
+@pytest.mark.slow
 def test_a_fork_and_another_process_read_what_their_parent_stored(s3: RemoteStore) -> None:
     stored(s3, b"photo")
     assert pickle.loads(pickle.dumps(s3)).read(*PHOTO) == b"photo"
@@ -355,6 +356,7 @@ def test_what_a_store_refuses_is_told_in_a_line(
         raise found
 
 
+@pytest.mark.slow
 def test_no_answer_is_waited_for_without_end(answering: Callable[..., Answers]) -> None:
     silent = answering((0, b"", None))
     for what in ("read", "put"):
@@ -371,6 +373,7 @@ def test_a_slow_answer_is_given_up_after_a_time(
     assert "in time" in str(told(RemoteStore("s3://photos/images"), "read"))
 
 
+@pytest.mark.slow
 def test_a_store_that_is_away_is_told(
     monkeypatch: pytest.MonkeyPatch, impatient: None, answering: Callable[..., Answers]
 ) -> None:
