@@ -6,6 +6,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision.transforms import TenCrop
 
+from curate.filtration.cascade import judge_chunk
 from curate.filtration.crops import Crops, DeviceCrops, HostCrops, make_crops
+from curate.filtration.plan import make_plan, prepare
+from curate.filtration.rules import Misclassified
 from curate.images.views import PAPER, resize_short_side, view
+from curate.labels.space import load_label_space
+from curate.models import Classifier, Ensemble, Preprocessing, bound_threads
 
 # torchvision gives the corners first and the centre last, and then the same of the mirrored photo.
 CENTRE_FIRST = (4, 0, 1, 2, 3, 9, 5, 6, 7, 8)
@@ -83,27 +89,28 @@ def test_any_batch_of_any_photos_is_torchvisions_on_every_device(
             np.testing.assert_array_equal(array(crops.ten(item)), expected[item])
 
 
-@pytest.mark.parametrize("device", DEVICES, ids=str)
-def test_a_real_photo_gives_one_classifiers_logits_to_the_bit(
-    device: torch.device, package_photos: list[tuple[Path, int]]
-) -> None:
-    from curate.labels.space import load_label_space
-    from curate.models.classifier import Classifier, Preprocessing
-
-    torch.manual_seed(0)
+def toy(seed: int, device: torch.device) -> Classifier:
+    torch.manual_seed(seed)
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 5, stride=3),
         torch.nn.AdaptiveAvgPool2d(1),
         torch.nn.Flatten(),
         torch.nn.Linear(8, 1000),
     )
-    classifier = Classifier(
-        name="toy",
+    return Classifier(
+        name=f"toy {seed}",
         architecture="toy",
         module=module,
         output=load_label_space("imagenet-1k"),
         preprocessing=Preprocessing(PAPER, (0.5,) * 3, (0.5,) * 3, "by hand"),
     ).to(device)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=str)
+def test_a_real_photo_gives_one_classifiers_logits_to_the_bit(
+    device: torch.device, package_photos: list[tuple[Path, int]]
+) -> None:
+    classifier = toy(0, device)
     photos = [
         resize_short_side(Image.open(path).convert("RGB"), PAPER) for path, _ in package_photos[:3]
     ]
@@ -111,6 +118,38 @@ def test_a_real_photo_gives_one_classifiers_logits_to_the_bit(
     host, there = HostCrops(photos, 224), DeviceCrops(photos, 224, device)
     for item in range(3):
         assert torch.equal(classifier.logits(host.ten(item)), classifier.logits(there.ten(item)))
+
+
+def test_the_cascade_says_the_same_of_photos_that_are_cut_on_a_device(
+    package_photos: list[tuple[Path, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the device is the CPU, so that even the last bits of all scores agree."""
+    space = load_label_space("imagenet-1k")
+    ensemble = Ensemble([toy(0, torch.device("cpu")), toy(1, torch.device("cpu"))])
+    plan = replace(make_plan(ensemble, space, Misclassified(0.00102)), share_all=True)
+    photos = [prepare(path.read_bytes(), plan) for path, _ in package_photos[:8]]
+    # Half of them are labelled as what the first network takes them for.
+    logits = ensemble[0].logits(np.stack([view(p.resized[PAPER], 0, 224) for p in photos]))
+    targets = [
+        int(row.argmax()) if number % 2 else column
+        for number, (row, (_, column)) in enumerate(zip(logits, package_photos, strict=False))
+    ]
+
+    def judged() -> tuple[list[object], list[tuple[object, ...]]]:
+        with bound_threads(1):
+            result = judge_chunk(photos, targets, plan)
+        keys = [str(number) for number in range(len(photos))]
+        rows = result.scores.table(keys, space.wnids).to_pylist()
+        return list(result.verdicts), [tuple(row.values()) for row in rows]
+
+    on_host = judged()
+    monkeypatch.setattr(
+        "curate.filtration.cascade.make_crops",
+        lambda resized, crop, device: DeviceCrops(resized, crop, device),
+    )
+    assert judged() == on_host
+    outcomes = {verdict.outcome for verdict in on_host[0]}  # type: ignore[attr-defined]
+    assert outcomes == {"survivor", "removed"}
 
 
 def test_a_batch_on_a_device_is_in_channels_last_layout() -> None:
