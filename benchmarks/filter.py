@@ -38,6 +38,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from curate.filtration.margins import is_exact
 from curate.filtration.plan import prepare
 from curate.models.runtime import bound_threads
 from pipelines.collect import collect_folder
@@ -100,26 +101,35 @@ def naive(
     return time.perf_counter() - started, survivors
 
 
-def traced(run: FilterRun) -> list[tuple[int, int]]:
-    """The forward passes that a run needs: (classifier, views in the batch), in any order."""
+#: What ran: the forward ("shared") or the classifier ("fp32") of the ensemble's N-th member.
+Pass = tuple[str, int, int]
 
-    passes: list[tuple[int, int]] = []
-    for number, classifier in enumerate(run.plan.classifiers):
-        original = classifier.logits
 
-        def logits(
-            views: Any, number: int = number, original: Callable[..., Any] = original
-        ) -> Any:
-            passes.append((number, len(views)))
+def traced(run: FilterRun) -> list[Pass]:
+    """The passes that a run needs: (what ran, classifier, views in the batch), in any order."""
+    passes: list[Pass] = []
+
+    def watch(runner: Any, kind: str, number: int) -> Callable[..., Any]:
+        original = runner.logits
+
+        def logits(views: Any) -> Any:
+            passes.append((kind, number, len(views)))
             return original(views)
 
-        classifier.logits = logits  # type: ignore[method-assign]
+        return logits
+
+    plan = run.scorer.plan
+    watched = [("fp32", n, c) for n, c in enumerate(plan.classifiers)]
+    # PyTorch in fp32 is a forward that calls its classifier.
+    watched += [("shared", n, f) for n, f in enumerate(plan.forwards) if not is_exact(plan, n)]
+    for kind, number, runner in watched:
+        runner.logits = watch(runner, kind, number)  # type: ignore[method-assign]
     with bound_threads(1):
         for number, _ in run.candidates.spans():
             chunk = run.chunk(number)
             run.scorer.judged(chunk, run.scorer.load(chunk))
-    for classifier in run.plan.classifiers:
-        del classifier.logits  # type: ignore[method-assign]
+    for _, _, runner in watched:
+        del runner.logits
     return passes
 
 
@@ -136,19 +146,19 @@ def on_all_cores(tasks: Sequence[Callable[[], Any]]) -> float:
     return time.perf_counter() - started
 
 
-def limit(run: FilterRun, passes: Sequence[tuple[int, int]], data: Sequence[bytes]) -> list[float]:
+def limit(run: FilterRun, passes: Sequence[Pass], data: Sequence[bytes]) -> list[float]:
     """Seconds of the bare forward passes, and of bare decoding and resizing."""
-    inputs = {
-        shape: torch.rand(shape[1], 3, 224, 224).to(memory_format=torch.channels_last)
-        for shape in set(passes)
-    }
+    plan = run.scorer.plan
+    noise = np.random.default_rng(0)
+    views = {size: noise.integers(0, 256, (size, 224, 224, 3), np.uint8) for _, _, size in passes}
 
-    def forward(shape: tuple[int, int]) -> None:
-        with torch.inference_mode():
-            run.plan.classifiers[shape[0]].module(inputs[shape])
+    def forward(one: Pass) -> None:
+        kind, number, size = one
+        runner: Any = plan.forwards[number] if kind == "shared" else plan.classifiers[number]
+        runner.logits(views[size])
 
-    forwards = on_all_cores([lambda shape=shape: forward(shape) for shape in passes])  # type: ignore[misc]
-    decoding = on_all_cores([lambda one=one: prepare(one, run.plan) for one in data])  # type: ignore[misc]
+    forwards = on_all_cores([lambda one=one: forward(one) for one in passes])  # type: ignore[misc]
+    decoding = on_all_cores([lambda one=one: prepare(one, run.scorer.outline) for one in data])  # type: ignore[misc]
     return [forwards, decoding]
 
 
@@ -205,14 +215,14 @@ def main() -> None:
         summary = run.work()
         seconds_b = time.perf_counter() - started
         passes = traced(run)
-        assert sum(size for _, size in passes) == summary["forwards"]
+        assert sum(size for _, _, size in passes) == summary["forwards"]
         parts = limit(run, passes, [path.read_bytes() for path, _ in items])
 
         space = workspace.label_space
-        columns = run.plan.columns[0]
+        columns = run.scorer.plan.columns[0]
         pairs = [(path, space.position(wnid)) for path, wnid in items]
         networks = [
-            c.module.to(memory_format=torch.contiguous_format) for c in run.plan.classifiers
+            c.module.to(memory_format=torch.contiguous_format) for c in run.scorer.plan.classifiers
         ]
         torch.set_num_threads(usable_cores())
         sample = pairs[: min(len(pairs), 48)]
@@ -224,10 +234,12 @@ def main() -> None:
     result = {
         "photos": len(items),
         "survivors": summary["survivors"],
-        "forwards": summary["forwards"],
+        "views": summary["forwards"],
         "forwards_naive": summary["forwards_naive"],
         "fewer_passes": summary["forwards_naive"] / summary["forwards"],
-        "batches": {f"{m}x{n}": c for (m, n), c in sorted(Counter(passes).items())},
+        "batches": {f"{k} {m}x{n}": c for (k, m, n), c in sorted(Counter(passes).items())},
+        "forwards": [forward.name for forward in run.scorer.plan.forwards],
+        "precision": summary["precision"],
         "a_seconds": seconds_a,
         "a_batch_size": best,
         "b_seconds": seconds_b,
