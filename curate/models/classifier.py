@@ -216,6 +216,8 @@ def public_name(model: str) -> str:
     if not model.startswith("checkpoint/"):
         return model
     path, _, query = model.removeprefix("checkpoint/").rpartition("?")
+    if "=" not in query:
+        return f"checkpoint/{PurePath(model).name}"
     parts = [part.partition("=") for part in query.split("&")]
     told = "&".join(f"{k}={PurePath(v).name if k == 'labels' else v}" for k, _, v in parts)
     return f"checkpoint/{PurePath(path).name}?{told}"

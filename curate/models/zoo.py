@@ -20,16 +20,17 @@ _LOADERS: dict[str, Callable[[str], Classifier]] = {
 
 
 def load_classifier(
-    name: str, label_space: str | LabelSpace = "imagenet-1k", *, device: str = "cpu"
+    name: str, label_space: str | LabelSpace | None = "imagenet-1k", *, device: str = "cpu"
 ) -> Classifier:
     """A classifier by name, ready to compute.
 
     Args:
         name: "lite/efficientnet_lite0"; "torchvision/resnet50", optionally with its weights
             (":IMAGENET1K_V2", else IMAGENET1K_V1); "timm/resnet50.a1_in1k";
-            "checkpoint/PATH?arch=torchvision/resnet50&labels=imagenet-a" (see `checkpoint.load`).
+            "checkpoint/PATH?arch=torchvision/resnet50&labels=imagenet-a", or "checkpoint/PATH" of
+            a file that `curate models finetune` wrote (see `checkpoint.load`).
         label_space: the label space that it shall serve, by name, file or value. The classifier
-            keeps its whole output; it is only checked to have these classes.
+            keeps its whole output; it is only checked to have these classes. None checks nothing.
         device: "cpu", "auto", "cuda", "cuda:1" or "mps".
 
     Raises:
@@ -39,7 +40,7 @@ def load_classifier(
             from the network and it is absent, the text says which file to put where.
         LabelSpaceError: the output lacks classes of the label space.
     """
-    space = label_space if isinstance(label_space, LabelSpace) else load_label_space(label_space)
+    space = load_label_space(label_space) if isinstance(label_space, str) else label_space
     target = resolve_device(device)
     family, _, rest = name.partition("/")
     if family not in _LOADERS:
@@ -50,7 +51,8 @@ def load_classifier(
         if error.kind != "model":
             raise
         raise _unknown(error.name) from error
-    classifier.columns(space)
+    if space is not None:
+        classifier.columns(space)
     classifier.to(target).check()
     return classifier
 
