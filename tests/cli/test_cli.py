@@ -34,6 +34,7 @@ COMMANDS = [
     ["evaluate"],
     ["models", "list"],
     ["models", "check"],
+    ["models", "finetune"],
 ]
 
 
@@ -125,6 +126,11 @@ def test_json_is_exactly_one_object_wherever_the_option_stands(workspace: Path) 
         (["collect", "folder", "/no/such/folder"], "/no/such/folder"),
         (["models", "check", "lite/efficientnet_lit0"], "did you mean lite/efficientnet_lite0"),
         (["models", "check", "torchvison/resnet50"], "torchvision/resnet50"),
+        (["models", "finetune", "photos"], "--label-space"),
+        (
+            ["models", "finetune", "/no/such", "--label-space", "imagenet-a", "--output", "x.pt"],
+            "must end in .safetensors",
+        ),
         (["evaluate", "/no/such/folder", "--model", "lite/efficientnet_lite2"], "/no/such/folder"),
         (["classes", "list", "--label-space", "imagenet_a"], "imagenet-a"),
     ],
