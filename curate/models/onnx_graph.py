@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -112,20 +113,18 @@ def _traced(module: torch.nn.Module, view: torch.Tensor) -> bytes:
     """By the exporter that traces: a second for an EfficientNet."""
     import torch
 
-    with suppress(AttributeError):
-        # It would write the network's whole graph to standard output where it fails.
-        torch._C._jit_set_onnx_log_enabled(False)
     stream = io.BytesIO()
-    torch.onnx.export(
-        module,
-        (view,),
-        stream,  # type: ignore[arg-type]
-        dynamo=False,
-        opset_version=OPSETS["traced"],
-        input_names=["views"],
-        output_names=["logits"],
-        verbose=False,
-    )
+    with _silent():
+        torch.onnx.export(
+            module,
+            (view,),
+            stream,  # type: ignore[arg-type]
+            dynamo=False,
+            opset_version=OPSETS["traced"],
+            input_names=["views"],
+            output_names=["logits"],
+            verbose=False,
+        )
     return stream.getvalue()
 
 
@@ -145,6 +144,38 @@ def _captured(module: torch.nn.Module, view: torch.Tensor) -> bytes:
     assert program is not None
     content: bytes = program.model_proto.SerializeToString()
     return content
+
+
+class _No:
+    """False, and gives that when it is called."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __call__(self) -> bool:
+        return False
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep a failing trace from writing the network's whole graph to standard output.
+
+    Some versions of PyTorch take the function that tells whether they may for what it tells, and
+    so switch on what was off.
+    """
+    import torch
+
+    switch, asked = "_jit_set_onnx_log_enabled", "_jit_is_onnx_log_enabled"
+    if not (hasattr(torch._C, switch) and hasattr(torch._C, asked)):
+        yield
+        return
+    getattr(torch._C, switch)(False)
+    told = getattr(torch._C, asked)
+    setattr(torch._C, asked, _No())
+    try:
+        yield
+    finally:
+        setattr(torch._C, asked, told)
 
 
 def cache_folder() -> Path | None:
