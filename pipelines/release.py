@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib import metadata
 from typing import Any
 
@@ -22,7 +23,7 @@ from curate.release.manifest import ManifestRow
 from curate.release.naming import NAMINGS, paper_stem
 from curate.release.version import Version, parse_version
 from curate.sources.protocol import LOCAL_SOURCES
-from pipelines.runs import finished_run, scores_path
+from pipelines.runs import as_judged, finished_run, scores_path
 from pipelines.workspace import OUTLIER, Workspace
 
 #: The format of `release.json`.
@@ -48,6 +49,7 @@ def build_release(
     unreviewed: bool,
     run_id: str | None = None,
     naming: str = "hash",
+    control: bool = False,
 ) -> dict[str, Any]:
     """Build `WORKSPACE/releases/VERSION/` from the shortlist of a run, marked as unreviewed.
 
@@ -57,6 +59,7 @@ def build_release(
         unreviewed: must be True: there are no reviews to build from.
         run_id: the run; the newest finished one by default.
         naming: "hash" (by content) or "paper" (as ImageNet-A names its files).
+        control: take the run's control sample instead, which was drawn before the filter.
 
     Returns:
         The JSON summary of the contract; `problems` are remarks, one line each.
@@ -79,13 +82,19 @@ def build_release(
     with workspace.held("release"):
         _refuse_known(workspace, wanted)
         run = finished_run(workspace, run_id)
+        workspace = as_judged(workspace, run)
         outlier = run["record"]["rule"] == OUTLIER
         if outlier and naming == "paper":
             raise UsageError(
                 "--naming paper names files by p(true class), which the rule outlier has not: "
                 "leave it out"
             )
-        everything = _shortlist(workspace, run)
+        if control and (outlier or naming == "paper"):
+            raise UsageError(
+                "a control sample has class folders and names by content: it goes neither with the "
+                "rule outlier nor with --naming paper"
+            )
+        everything = _control(workspace, run) if control else _shortlist(workspace, run)
         listed = _releasable(workspace, everything)
         withheld = len(everything) - len(listed)
         repeated = 0
@@ -98,7 +107,7 @@ def build_release(
                 target,
                 items,
                 _reader(workspace),
-                _record(workspace, run, wanted, naming),
+                _record(workspace, run, wanted, naming, control),
                 workspace.label_space,
                 bar=bar,
                 stop=stop,
@@ -170,6 +179,18 @@ def _shortlist(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
     return listed
 
 
+def _control(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
+    """The control sample, each candidate as if it stood on a shortlist."""
+    names = [field.name for field in fields(Shortlisted)]
+    with workspace.catalogue.read() as connection:
+        rows = judging.control_sample(connection, run["id"])
+    if not rows:
+        raise UsageError(
+            f"run {run['id']} has no control sample; draw one with: curate filter --control N"
+        )
+    return [Shortlisted(**{name: row[name] for name in names}) for row in rows]
+
+
 def _releasable(workspace: Workspace, listed: Sequence[Shortlisted]) -> list[Shortlisted]:
     """What may be passed on at all: a photo from the network needs a licence that allows it.
 
@@ -214,7 +235,7 @@ def _items(
     items = []
     for entry in listed:
         image = images[entry.sha256]
-        predicted = space.get(entry.predicted_wnid).name
+        predicted = space.get(entry.predicted_wnid).name if entry.predicted_wnid else None
         row = ManifestRow(
             path="",
             candidate=entry.candidate,
@@ -235,7 +256,7 @@ def _items(
             **_origin(origins[entry.candidate_id]),
         )
         stem = None
-        if naming == "paper" and entry.p_true is not None:
+        if naming == "paper" and entry.p_true is not None and predicted is not None:
             other = space.get(second.get(entry.candidate, entry.predicted_wnid)).name
             stem = paper_stem(entry.p_true, predicted, other, entry.confidence)
         folder = entry.predicted_wnid if outlier else entry.wnid
@@ -295,7 +316,9 @@ def _reader(workspace: Workspace) -> Callable[[str, str], bytes]:
     return read
 
 
-def _record(workspace: Workspace, run: RowMapping, wanted: Version, naming: str) -> dict[str, Any]:
+def _record(
+    workspace: Workspace, run: RowMapping, wanted: Version, naming: str, control: bool
+) -> dict[str, Any]:
     """What `release.json` holds; nothing in it tells when or how fast it was made."""
     record = dict(run["record"])
     apart = ("models", "label_space", "rule", "made_by")
@@ -307,6 +330,7 @@ def _record(workspace: Workspace, run: RowMapping, wanted: Version, naming: str)
         "reviewed": False,
         "layout": IMAGENET_O if record["rule"] == OUTLIER else IMAGENET_A,
         "naming": naming,
+        "split": "control" if control else "filtered",
         "run": run["id"],
         "rule": record["rule"],
         "label_space": record["label_space"],

@@ -24,7 +24,7 @@ from curate.report.thumbnails import make_thumbnail
 from pipelines.confident import most_confident
 from pipelines.quality import candidate_flags
 from pipelines.report_record import made_by, makers, models_of
-from pipelines.runs import finished_run, scores_path
+from pipelines.runs import as_judged, finished_run, scores_path
 from pipelines.workspace import OUTLIER, Workspace
 
 #: With fewer survivors than this the nearest misses are shown, and so many of them.
@@ -83,6 +83,7 @@ def write_report(
     if photos < 0:
         raise UsageError(f"--photos must be 0 or more, not {photos}")
     run = finished_run(workspace, run_id)
+    workspace = as_judged(workspace, run)
     target = workspace.run_folder(run["id"]) / "report.html" if out is None else out
     if target.is_dir():
         raise UsageError(f"{printable(target)} is a folder: name the file to write")

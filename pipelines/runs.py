@@ -106,7 +106,7 @@ def shortlist_cells(row: judging.Shortlisted, workspace: Workspace, flags: Flags
     the photo was first seen, and its quality flags joined by semicolons."""
     told = {
         "name": workspace.weak_labels.name_of(row.wnid),
-        "predicted_name": workspace.label_space.get(row.predicted_wnid).name,
+        "predicted_name": workspace.label_space.name_of(row.predicted_wnid),
         "quality": ";".join(flags.get(row.candidate_id, ())),
     }
     return {column: told.get(column, getattr(row, column, None)) for column in _COLUMNS}
@@ -125,8 +125,8 @@ def control_cells(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
     for row in rows:
         predicted = row["predicted_wnid"]
         told = {
-            "name": workspace.weak_labels.get(row["wnid"]).name,
-            "predicted_name": workspace.label_space.get(predicted).name if predicted else None,
+            "name": workspace.weak_labels.name_of(row["wnid"]),
+            "predicted_name": workspace.label_space.name_of(predicted) if predicted else None,
             "quality": ";".join(flags.get(row["candidate_id"], ())),
         }
         cells.append({c: told[c] if c in told else row[c] for c in CONTROL_COLUMNS})

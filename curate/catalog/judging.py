@@ -59,7 +59,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Shortlisted:
-    """One row of the shortlist, in the words of the contract."""
+    """One row of the shortlist, in the words of the contract.
+
+    What a candidate is taken for is None in a control sample alone, where it was not computed.
+    """
 
     place: int
     candidate_id: int

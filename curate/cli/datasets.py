@@ -37,6 +37,14 @@ def build(
             help="hash: by content; paper: as ImageNet-A names its files. Example: --naming paper"
         ),
     ] = "hash",
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control",
+            help="Take the run's control sample, drawn before the filter, instead of its "
+            "shortlist. Example: --control",
+        ),
+    ] = False,
     run: Run = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -50,7 +58,9 @@ def build(
     """
     from pipelines.release import build_release
 
-    summary = build_release(workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming)
+    summary = build_release(
+        workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming, control=control
+    )
     text = (
         f"release {summary['version']}: {summary['images']:,} images of "
         f"{summary['classes']:,} classes from run {summary['run']} in {summary['path']}"

@@ -291,6 +291,8 @@ class _Chunk:
     def _remove(
         self, item: int, reason: str, model: int, number: int, *, borderline: bool = False
     ) -> None:
+        for crops in self.crops.values():
+            crops.drop(item)
         predicted, confidence = self.centre.get(item, (None, None))
         self.verdicts[item] = Verdict(
             "removed",

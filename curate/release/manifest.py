@@ -24,10 +24,11 @@ class ManifestRow:
     Attributes:
         path: within the release, with slashes.
         candidate: key of the candidate: the image under its label, by content.
-        place: on the shortlist, from 1.
+        place: on the shortlist, or in the control sample, from 1.
         wnid, name: the true class; under the rule outlier the concept, which is none of the label
             space's classes.
-        predicted_wnid, predicted_name: what the first model's centre crop takes it for.
+        predicted_wnid, predicted_name: what the first model's centre crop takes it for; None where
+            that was not computed, which happens in a control sample alone.
         confidence: the probability of that prediction, in [0, 1].
         p_true: the largest probability that any view of any model gives the true class; None where
             that is no class of the label space.
@@ -49,9 +50,9 @@ class ManifestRow:
     place: int
     wnid: str
     name: str
-    predicted_wnid: str
-    predicted_name: str
-    confidence: float
+    predicted_wnid: str | None
+    predicted_name: str | None
+    confidence: float | None
     p_true: float | None
     borderline: bool
     reviewed: bool

@@ -24,10 +24,12 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         space: the label space.
     """
     version, counts = record["version"], record["counts"]
-    told = _outlier(version, rows) if record.get("layout") == IMAGENET_O else _misclassified(version)
+    told = (
+        _outlier(version, rows) if record.get("layout") == IMAGENET_O else _misclassified(version)
+    )
     paragraphs = [
         f"# UNREVIEWED: release {version}, its labels confirmed by nobody",
-        told.what,
+        _CONTROL if record.get("split") == "control" else told.what,
         *_licence(counts),
         "## Loading",
         told.folders,
@@ -60,6 +62,14 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
         *told.more,
     ]
     return ("\n\n".join(paragraphs) + "\n").encode()
+
+
+_CONTROL = (
+    "A control sample: photos drawn by lot from the candidates before any model filtered them, with "
+    "their weak labels. What is wrong here was wrong at the source; the difference to the "
+    "filtered release is what filtering did. Publish no number that rests on it before people have "
+    "looked."
+)
 
 
 @dataclass(frozen=True)

@@ -121,3 +121,26 @@ def test_more_controls_than_candidates_are_all_of_them(workspace: Workspace) -> 
     with workspace.catalogue.read() as connection:
         rows = judging.control_sample(connection, summary["run"])
     assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
+
+
+def test_the_control_sample_is_released_as_a_dataset_of_its_own(
+    workspace: Workspace, run_id: str
+) -> None:
+    command = ("release", "build", "0.2.0", "--unreviewed", "--control", "--run", run_id)
+    built = json.loads(run_curate("--json", *command, workspace=workspace.root).stdout)
+    assert built["images"] == 5
+    folder = workspace.root / "releases" / "0.2.0"
+    assert json.loads((folder / "release.json").read_text())["split"] == "control"
+    assert "before any model filtered them" in (folder / "README.md").read_text()
+    rows = list(csv.DictReader((folder / "manifest.csv").open()))
+    drawn = {cell["candidate"] for cell in control_cells(workspace, run_id)}
+    assert {row["candidate"] for row in rows} == drawn
+    done = run_curate(
+        "--json", "evaluate", folder, "--model", "lite/efficientnet_lite1", "--label-space",
+        "imagenet-1k", workspace=workspace.root,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["results"][0]["n"] == 5
+    other = run_filter(workspace.changed(OPTIONS | {"filter.control": 0}), ["jeep"])["run"]
+    done = run_curate(*command[:2], "0.3.0", *command[3:5], "--run", other,
+                      workspace=workspace.root, expect=2)  # fmt: skip
+    assert "no control sample" in done.stderr
