@@ -166,7 +166,7 @@ def _concepts(
     if classes:
         return known, known.select(classes)
     with workspace.catalogue.read() as connection:
-        return known, sorted(overview.funnel(connection, None))
+        return known, overview.labels(connection)
 
 
 def _concept(known: LabelSpace, wnid: str) -> LabelClass:

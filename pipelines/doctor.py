@@ -8,16 +8,23 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from curate.catalog import hits, intake, judging, releases
+from curate.catalog import hits, intake, judging, overview, releases
 from curate.catalog.store import ImageStore, key_of
-from curate.errors import CurateError
+from curate.errors import CurateError, UsageError
 from curate.files import TEMPORARY, files_by_content, remove_leftovers, sha256_file
 from curate.progress import progress
+from pipelines.classes import overlaps
 from pipelines.network import REMOTE_SOURCES
 from pipelines.quality import count_unmeasured, measure_missing
 from pipelines.runs import scores_path
 from pipelines.threads import run_here
-from pipelines.workspace import Workspace, claim_store, pinned_label_space
+from pipelines.workspace import (
+    OUTLIER,
+    Workspace,
+    check_label_space,
+    claim_store,
+    pinned_label_space,
+)
 
 #: Images that are read at a time; a store elsewhere lets each of them wait.
 _READERS = 8
@@ -31,7 +38,7 @@ class Problem:
 
     Attributes:
         kind: "image-missing", "image-altered", "image-unnamed", "leftover", "scores-missing",
-            "scores-altered", "verdicts-missing", "label-space" or "release-altered".
+            "scores-altered", "verdicts-missing", "label-space", "concepts" or "release-altered".
         what: which one.
         advice: what to do.
         repaired: whether `--repair` has set it right.
@@ -70,6 +77,7 @@ def examine(workspace: Workspace, *, repair: bool = False) -> dict[str, Any]:
             claim_store(workspace)
         problems = [
             *_label_space(workspace),
+            *_concepts(workspace),
             *_leftovers(workspace, repair),
             *_images(workspace, repair),
             *_runs(workspace),
@@ -98,6 +106,10 @@ def _label_space(workspace: Workspace) -> list[Problem]:
     except CurateError as error:
         return [Problem("label-space", str(error), "put the label space's file back")]
     if pinned in (None, found):
+        try:
+            check_label_space(workspace)
+        except UsageError as error:
+            return [Problem("label-space", str(error), "undo the change of filter.rule")]
         return []
     return [
         Problem(
@@ -106,6 +118,26 @@ def _label_space(workspace: Workspace) -> list[Problem]:
             "undo the change in curate.yaml or in the CSV file",
         )
     ]
+
+
+def _concepts(workspace: Workspace) -> list[Problem]:
+    """Under the rule outlier: concepts of candidates that are not listed, or not outside."""
+    if workspace.settings.filter.rule != OUTLIER:
+        return []
+    with workspace.catalogue.read() as connection:
+        wnids = overview.labels(connection)
+    try:
+        known, inside = workspace.weak_labels, overlaps(workspace, wnids)
+    except CurateError as error:
+        return [Problem("concepts", str(error), "put the file back")]
+    absent = [wnid for wnid in wnids if wnid not in known]
+    advice = "put their rows back; until then they are called by their ids"
+    first = ", ".join(absent[:3])
+    missing = f"{known.name} lacks concepts that candidates have ({len(absent):,}): {first}"
+    found = [Problem("concepts", missing, advice)] if absent else []
+    advice = "correct the list of concepts; what is no concept makes no outlier"
+    found += [Problem("concepts", one.text, advice) for one in inside]
+    return found
 
 
 def _leftovers(workspace: Workspace, repair: bool) -> list[Problem]:

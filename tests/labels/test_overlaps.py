@@ -171,8 +171,10 @@ def test_the_counts_of_imagenet_21k(everything: dict[str, list[Problem]]) -> Non
     legal = {w for w, found in everything.items() if not {p.kind for p in found} & {*OVERLAPS}}
     # ImageNet's release of autumn 2011 lacks three of the synsets: two of these are legal.
     assert len(legal) == 18_836 + 2
-    counts = Counter(problem.kind for wnid in legal for problem in everything[wnid])
+    counts = Counter(kind for wnid in legal for kind in {p.kind for p in everything[wnid]})
     assert counts["person"] == 2_815 + 1, "the third synset that it lacks is a person"
+    assert counts["part-or-whole"] == 183
+    assert counts["near"] == 4_013
 
 
 def test_the_pool_of_legal_concepts_is_that_of_an_independent_count(

@@ -26,6 +26,7 @@ from pipelines.collect import collect_folder, collect_tar
 from pipelines.confident import most_confident
 from pipelines.datasets import open_dataset
 from pipelines.deduplicate import deduplicate
+from pipelines.doctor import examine
 from pipelines.filter import run_filter
 from pipelines.public import _asks, collect_public, collect_urls
 from pipelines.release import build_release
@@ -338,6 +339,27 @@ def test_who_was_nearest_is_told_by_the_least_confident_model() -> None:
     assert most_confident(rows, 3, {"c"}, of_mean=False) == ["b", "d", "a"]
     assert most_confident(rows, 9, (), of_mean=True) == ["c", "b", "d", "a"]
     assert most_confident(rows, 0, (), of_mean=True) == []
+
+
+def test_the_doctor_finds_concepts_that_are_not_listed_or_not_outside(
+    filtered: Workspace, tmp_path: Path
+) -> None:
+    root = shutil.copytree(filtered.root, tmp_path / "copy")
+    assert examine(open_workspace(root))["problems"] == []
+    text = OWN.replace("n01893825", DOG).replace("snoopy,Snoopy,cartoon beagle,\n", "")
+    (root / "concepts.csv").write_text(text, encoding="utf-8")
+    told = {problem["what"] for problem in examine(open_workspace(root))["problems"]}
+    assert told == {
+        "concepts.csv lacks concepts that candidates have (1): snoopy",
+        "hedgehog is above 118 trained classes, such as n02085620 (Chihuahua)",
+    }
+    (root / "concepts.csv").unlink()
+    (problem,) = examine(open_workspace(root))["problems"]
+    assert (problem["kind"], problem["advice"]) == ("concepts", "put the file back")
+    settings = root / "curate.yaml"
+    settings.write_text(settings.read_text("utf-8").replace("outlier", "misclassified"), "utf-8")
+    (problem,) = examine(open_workspace(root))["problems"]
+    assert (problem["kind"], problem["advice"]) == ("label-space", "undo the change of filter.rule")
 
 
 # Released
