@@ -65,8 +65,8 @@ def readme(record: Mapping[str, Any], rows: Sequence[ManifestRow], space: LabelS
 
 
 _CONTROL = (
-    "A control sample: photos drawn by lot from the candidates before any model filtered them, with "
-    "their weak labels. What is wrong here was wrong at the source; the difference to the "
+    "A control sample: photos drawn by lot from the candidates before any model filtered them, "
+    "with their weak labels. What is wrong here was wrong at the source; the difference to the "
     "filtered release is what filtering did. Publish no number that rests on it before people have "
     "looked."
 )
