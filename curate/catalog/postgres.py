@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from curate.catalog.engine import Catalogue, bring_up_to_date
 from curate.catalog.faults import BUSY_SECONDS
@@ -38,6 +39,9 @@ _TURN = text(
     f"SELECT set_config('lock_timeout', '{BUSY_SECONDS}s', true),"
     f" pg_advisory_xact_lock({_MINE}, hashtext('write'))"
 )
+
+#: How long the server may take to notice that a command was killed, and to let go of its locks.
+_NOTICE_SECONDS = 1.0
 
 #: A connection whose peer has vanished shall not hold a lock for hours.
 _KEEPALIVE = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
@@ -80,6 +84,9 @@ class PostgresCatalogue(Catalogue):
                 _take(connection, stage, "_shared" if shared else "")
             yield
         finally:
+            # The server notices a closed connection only some time later.
+            with suppress(DBAPIError):
+                connection.execute(text("SELECT pg_advisory_unlock_all()"))
             connection.close()
 
 
@@ -88,17 +95,20 @@ def _take(connection: Connection, stage: str, kind: str) -> None:
     connection.execute(text("SELECT set_config('application_name', :who, false)"), {"who": who})
     names = {"stage": f"held {stage}"}
     lock = text(f"SELECT pg_try_advisory_lock{kind}({_MINE}, hashtext(:stage))")
-    if connection.scalar(lock, names):
-        return
-    holder = text(
-        "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)"
-        " WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
-        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        f" AND classid = {_MINE}::oid AND objid = hashtext(:stage)::oid"
-        " ORDER BY pid LIMIT 1"
-    )
-    found = connection.scalar(holder, names) or "another command"
-    raise BusyError(f"{found} holds this workspace; wait for it to end")
+    patience = time.monotonic() + _NOTICE_SECONDS
+    while not connection.scalar(lock, names):
+        if time.monotonic() < patience:
+            time.sleep(_NOTICE_SECONDS / 10)
+            continue
+        holder = text(
+            "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE locktype = 'advisory' AND granted AND pid <> pg_backend_pid()"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            f" AND classid = {_MINE}::oid AND objid = hashtext(:stage)::oid"
+            " ORDER BY pid LIMIT 1"
+        )
+        found = connection.scalar(holder, names) or "another command"
+        raise BusyError(f"{found} holds this workspace; wait for it to end")
 
 
 def open_database(address: str, *, create: bool = False) -> PostgresCatalogue:

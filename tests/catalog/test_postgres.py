@@ -149,6 +149,35 @@ def test_a_stage_is_held_against_other_machines(address: str, database: Postgres
             pass
 
 
+def test_a_stage_is_free_as_soon_as_its_holder_has_ended(
+    address: str, database: PostgresCatalogue
+) -> None:
+    locks = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+    with database.read() as looking:
+        for _ in range(30):
+            with database.held("collect"):
+                assert looking.scalar(locks) == 1
+            assert looking.scalar(locks) == 0
+    killed = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS_A_STAGE, address], stdout=subprocess.PIPE, text=True
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "held\n"
+    killed.kill()
+    with database.held("collect"):
+        assert killed.wait() == -signal.SIGKILL
+    killed.stdout.close()
+
+
+_HOLDS_A_STAGE = """
+import sys, time
+from curate.catalog.postgres import open_database
+with open_database(sys.argv[1]).held("collect"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
 def test_a_workspace_may_have_a_schema_of_its_own(address: str) -> None:
     with closing(open_database(address, create=True)) as one:
         with one.write() as connection:
