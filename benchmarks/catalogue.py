@@ -292,7 +292,7 @@ def part(number: int, candidates: int) -> dict[str, Any]:
 
 def end(workspace: Any, measured: Measured) -> None:
     """Cap the survivors, give them their places, and end the run."""
-    from curate.catalog import judging
+    from curate.catalog import judging, listing
     from curate.catalog.tables import now
     from curate.filtration.caps import Survivor, shortlist
 
@@ -313,15 +313,15 @@ def end(workspace: Any, measured: Measured) -> None:
         ]
         places = [one.arrival for one in shortlist(found, 15, "hash", 0)]
         with workspace.catalogue.write() as connection:
-            judging.set_places(connection, _RUN, places)
-            judging.shortlist(connection, _RUN)
+            listing.set_places(connection, _RUN, places)
+            listing.shortlist(connection, _RUN)
             ended = {"state": "finished", "summary": {}, "finished": now()}
             judging.update_run(connection, _RUN, ended)
 
 
 def look(workspace: Any, measured: Measured) -> None:
     """What people ask for."""
-    from curate.catalog import judging, overview
+    from curate.catalog import listing, overview
     from pipelines.status import run_by_class, status
 
     with measured.step("status"):
@@ -330,7 +330,7 @@ def look(workspace: Any, measured: Measured) -> None:
         run_by_class(workspace, _RUN)
     with measured.step("report"), workspace.catalogue.read() as connection:
         overview.confusions(connection, _RUN)
-        judging.nearest_misses(connection, _RUN, 50)
+        listing.nearest_misses(connection, _RUN, 50)
         for _ in overview.largest_p_true(connection, _RUN):
             pass
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.catalog import judging
+from curate.catalog import judging, listing
 from curate.errors import ImageRefused, MissingExtraError, UsageError, WorkspaceError
 from curate.files import (
     csv_plain,
@@ -303,7 +303,7 @@ def _doubtful(workspace: Workspace, run_id: str, bundled: Bundled | None) -> dic
         return None
     doubts = {photo.row["sha256"] for photo in bundled.photos if photo.row["doubt"]}
     with workspace.catalogue.read() as connection:
-        listed = judging.shortlist(connection, run_id)
+        listed = listing.shortlist(connection, run_id)
     return {"all": len(doubts), "shortlisted": sum(row.sha256 in doubts for row in listed)}
 
 

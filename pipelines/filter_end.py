@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import RowMapping
 
-from curate.catalog import judging, twins
+from curate.catalog import judging, listing, twins
 from curate.catalog.tables import now
 from curate.files import canonical_json, csv_text, sha256_file, write_bytes, write_json
 from curate.filtration.caps import Survivor, shortlist
@@ -90,9 +90,9 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
     # People shall see the flags of what stands on the shortlist.
     measure_some(workspace, sorted({sha256 for sha256, _ in files.values()}))
     with workspace.catalogue.write() as connection:
-        judging.set_places(connection, run.id, places)
-        judging.set_controls(connection, run.id, run.candidates.control)
-        rows = judging.shortlist(connection, run.id)
+        listing.set_places(connection, run.id, places)
+        listing.set_controls(connection, run.id, run.candidates.control)
+        rows = listing.shortlist(connection, run.id)
         flags = shortlist_flags(workspace, rows)
         text = shortlist_text(rows, workspace, flags, "csv")
         write_bytes(run.folder / "shortlist.csv", text.encode())

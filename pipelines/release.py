@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from curate._version import __version__
-from curate.catalog import intake, judging, releases
-from curate.catalog.judging import Shortlisted
+from curate.catalog import intake, listing, releases
+from curate.catalog.listing import Shortlisted
 from curate.catalog.tables import now
 from curate.errors import ImageRefused, StorageError, UnknownNameError, UsageError
 from curate.files import canonical_json, printable
@@ -170,7 +170,7 @@ def _shortlist(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
             "filter again, or undo the change"
         )
     with workspace.catalogue.read() as connection:
-        listed = judging.shortlist(connection, run["id"])
+        listed = listing.shortlist(connection, run["id"])
     if not listed:
         raise UsageError(
             f"run {run['id']} has no survivors, so there is nothing to release; "
@@ -183,7 +183,7 @@ def _control(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
     """The control sample, each candidate as if it stood on a shortlist."""
     names = [field.name for field in fields(Shortlisted)]
     with workspace.catalogue.read() as connection:
-        rows = judging.control_sample(connection, run["id"])
+        rows = listing.control_sample(connection, run["id"])
     if not rows:
         raise UsageError(
             f"run {run['id']} has no control sample; draw one with: curate filter --control N"

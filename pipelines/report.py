@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping
 
 from curate._version import __version__
-from curate.catalog import intake, judging, outliers, overview
+from curate.catalog import intake, listing, outliers, overview
 from curate.errors import ImageRefused, StorageError, UsageError
 from curate.files import atomic_write, printable
 from curate.filtration.rules import MARGIN
@@ -123,7 +123,7 @@ class _Report:
         self.unreadable = 0
         self.histogram = shown.Histogram(self._limit())
         with workspace.catalogue.read() as connection:
-            shortlist = judging.shortlist(connection, run["id"])
+            shortlist = listing.shortlist(connection, run["id"])
             self.shortlisted = len(shortlist)
             self.borderline = sum(row.borderline for row in shortlist)
             self.listed = [_Row.of(vars(row)) for row in shortlist[:photos]]
@@ -206,7 +206,7 @@ class _Report:
     def _nearest(self, connection: Connection, wanted: int) -> Sequence[RowMapping]:
         """Removed candidates that came nearest to surviving, at most so many."""
         if not self.outlier:
-            nearest = judging.nearest_misses(connection, self.run["id"], wanted)
+            nearest = listing.nearest_misses(connection, self.run["id"], wanted)
             # What is surely recognised is no near miss, but some are shown in any case.
             return [row for n, row in enumerate(nearest) if n < _FEW // 2 or row["p_true"] <= 0.5]
         if not wanted:

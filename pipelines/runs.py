@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from curate.catalog import judging
+from curate.catalog import judging, listing
 from curate.errors import CurateError, UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
 from pipelines.quality import Flags, candidate_flags
@@ -83,7 +83,7 @@ def scores_path(workspace: Workspace, run: RowMapping) -> Path:
 
 def read_shortlist(
     workspace: Workspace, run_id: str | None = None
-) -> tuple[str, list[judging.Shortlisted]]:
+) -> tuple[str, list[listing.Shortlisted]]:
     """The id of a finished run (the newest by default) and its shortlist in review order.
 
     Raises:
@@ -92,16 +92,16 @@ def read_shortlist(
     """
     row = finished_run(workspace, run_id)
     with workspace.catalogue.read() as connection:
-        return row["id"], judging.shortlist(connection, row["id"])
+        return row["id"], listing.shortlist(connection, row["id"])
 
 
-def shortlist_flags(workspace: Workspace, rows: Sequence[judging.Shortlisted]) -> Flags:
+def shortlist_flags(workspace: Workspace, rows: Sequence[listing.Shortlisted]) -> Flags:
     """The quality flags of a shortlist's candidates."""
     with workspace.catalogue.read() as connection:
         return candidate_flags(workspace, connection, [row.candidate_id for row in rows])
 
 
-def shortlist_cells(row: judging.Shortlisted, workspace: Workspace, flags: Flags) -> dict[str, Any]:
+def shortlist_cells(row: listing.Shortlisted, workspace: Workspace, flags: Flags) -> dict[str, Any]:
     """One row of the shortlist in the words of the contract, with the names of its classes, where
     the photo was first seen, and its quality flags joined by semicolons."""
     told = {
@@ -119,7 +119,7 @@ def control_cells(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
     a source's own manner) is the source's and not the filter's doing.
     """
     with workspace.catalogue.read() as connection:
-        rows = judging.control_sample(connection, run_id)
+        rows = listing.control_sample(connection, run_id)
         flags = candidate_flags(workspace, connection, [row["candidate_id"] for row in rows])
     cells = []
     for row in rows:
@@ -148,7 +148,7 @@ def control_text(cells: Sequence[dict[str, Any]], form: str) -> str:
 
 
 def shortlist_text(
-    rows: Sequence[judging.Shortlisted], workspace: Workspace, flags: Flags, form: str
+    rows: Sequence[listing.Shortlisted], workspace: Workspace, flags: Flags, form: str
 ) -> str:
     """The shortlist in review order, as CSV or JSON Lines, the same bytes each time.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from curate.catalog import judging
+from curate.catalog import listing
 from curate.catalog.tables import candidates, hits
 from curate.errors import AmbiguousNameError, UsageError
 from curate.files import csv_text, sha256_file
@@ -301,7 +301,7 @@ def test_the_report_shows_each_concept_and_what_it_is_taken_for(filtered: Worksp
     summary = write_report(filtered)
     page = (filtered.root / summary["path"]).read_text(encoding="utf-8")
     with filtered.catalogue.read() as connection:
-        listed = judging.shortlist(connection, summary["run"])
+        listed = listing.shortlist(connection, summary["run"])
     assert summary["photos"] == len(listed)
     for row in listed:
         name = filtered.weak_labels.get(row.wnid).name

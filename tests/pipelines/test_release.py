@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, features
 
-from curate.catalog import judging, overview
+from curate.catalog import judging, listing, overview
 from curate.errors import BusyError, StorageError, UnknownNameError, UsageError
 from curate.labels.space import load_label_space
 from curate.release.layout import read_layout
@@ -109,11 +109,11 @@ def workspace(tmp_path: Path, filtered: Path) -> Iterator[Workspace]:
     opened.close()
 
 
-def _shortlist(workspace: Workspace) -> list[judging.Shortlisted]:
+def _shortlist(workspace: Workspace) -> list[listing.Shortlisted]:
     with workspace.catalogue.read() as connection:
         run = judging.newest_run(connection)
         assert run is not None
-        return judging.shortlist(connection, run["id"])
+        return listing.shortlist(connection, run["id"])
 
 
 def _manifest(workspace: Workspace, version: str = "0.1.0") -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.catalog import judging
+from curate.catalog import listing
 from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.runs import control_cells, finished_run
@@ -119,7 +119,7 @@ def test_more_controls_than_candidates_are_all_of_them(workspace: Workspace) -> 
     summary = run_filter(workspace.changed(OPTIONS | {"filter.control": 100}), ["strawberry"])
     assert summary["control"] == summary["candidates"]
     with workspace.catalogue.read() as connection:
-        rows = judging.control_sample(connection, summary["run"])
+        rows = listing.control_sample(connection, summary["run"])
     assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.catalog import judging
+from curate.catalog import listing
 from curate.errors import StorageError, UnknownNameError, UsageError
 from curate.files import csv_text
 from curate.labels.space import load_label_space
@@ -93,7 +93,7 @@ def test_the_same_run_gives_the_same_bytes(survivors_some: Workspace, tmp_path: 
     shutil.copytree(survivors_some.root, tmp_path / "copy")
     later = open_workspace(tmp_path / "copy")
     with later.catalogue.read() as connection:
-        shown = judging.shortlist(connection, summary["run"])[0]
+        shown = listing.shortlist(connection, summary["run"])[0]
     more = tmp_path / "more" / shown.wnid
     more.mkdir(parents=True)
     shutil.copy(later.store.path(shown.sha256, shown.extension), more / "again.jpg")
@@ -107,7 +107,7 @@ def test_the_page_shows_what_the_run_found(survivors_some: Workspace) -> None:
     summary = write_report(survivors_some)
     page = read(survivors_some, summary)
     with survivors_some.catalogue.read() as connection:
-        listed = judging.shortlist(connection, summary["run"])
+        listed = listing.shortlist(connection, summary["run"])
     assert summary["photos"] == len(listed) == 4
     assert f"{len(listed)} of 5 photos survived the filter" in page
     names = [row.candidate for row in listed]
@@ -130,7 +130,7 @@ def test_a_removed_photo_tells_which_crop_of_which_classifier_removed_it(
     assert "Do not publish" not in page
     scores = pq.read_table(survivors_none.run_folder(summary["run"]) / "scores.parquet").to_pylist()
     with survivors_none.catalogue.read() as connection:
-        misses = judging.nearest_misses(connection, summary["run"], 3)
+        misses = listing.nearest_misses(connection, summary["run"], 3)
     for miss in misses:
         (score,) = (
             s
@@ -205,7 +205,7 @@ def test_a_stored_file_that_is_gone_or_altered_leaves_its_caption(
     workspace = copy_of(survivors_some)
     run = write_report(survivors_some)["run"]
     with workspace.catalogue.read() as connection:
-        first, second = judging.shortlist(connection, run)[:2]
+        first, second = listing.shortlist(connection, run)[:2]
     workspace.store.path(first.sha256, first.extension).unlink()
     workspace.store.path(second.sha256, second.extension).write_bytes(b"\xff\xd8other")
     summary = write_report(workspace)

@@ -1,0 +1,153 @@
+"""The shortlist of a run, its control sample, and what came close to the one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from curate.catalog.tables import candidates, controls, images, origins, verdicts
+
+#: Where a candidate was first seen. By the number itself PostgreSQL, before it knows its tables,
+#: would look through all origins in their order.
+_FIRST_PLACE = (
+    select(origins.c.locator)
+    .where(origins.c.candidate_id == candidates.c.id)
+    .order_by(origins.c.id + literal_column("0"))
+    .limit(1)
+    .correlate(candidates)
+    .scalar_subquery()
+)
+
+
+@dataclass(frozen=True)
+class Shortlisted:
+    """One row of the shortlist, in the words of the contract.
+
+    What a candidate is taken for is None in a control sample alone, where it was not computed.
+    """
+
+    place: int
+    candidate_id: int
+    candidate: str
+    sha256: str
+    extension: str
+    wnid: str
+    predicted_wnid: str
+    confidence: float
+    p_true: float | None
+    borderline: bool
+    locator: str | None
+
+
+def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]) -> None:
+    """Give the candidates the places 1, 2, … on the run's shortlist."""
+    if candidate_ids:
+        connection.execute(
+            update(verdicts).where(
+                verdicts.c.run_id == run_id, verdicts.c.candidate_id == bindparam("b_candidate")
+            ),
+            [
+                {"b_candidate": number, "place": place}
+                for place, number in enumerate(candidate_ids, start=1)
+            ],
+        )
+
+
+def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
+    """A run's shortlist in review order."""
+    query = (
+        select(
+            verdicts.c.place,
+            candidates.c.id.label("candidate_id"),
+            candidates.c.key.label("candidate"),
+            candidates.c.sha256,
+            images.c.extension,
+            candidates.c.wnid,
+            verdicts.c.predicted_wnid,
+            verdicts.c.confidence,
+            verdicts.c.p_true,
+            verdicts.c.borderline,
+            _FIRST_PLACE.label("locator"),
+        )
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(
+            verdicts.c.run_id == run_id,
+            verdicts.c.outcome == "survivor",
+            verdicts.c.place.is_not(None),
+        )
+        .order_by(verdicts.c.place)
+    )
+    return [Shortlisted(**row._mapping) for row in connection.execute(query)]
+
+
+def control_sample(connection: Connection, run_id: str) -> list[RowMapping]:
+    """A run's control sample in review order, with what the run says of each."""
+    said = and_(verdicts.c.run_id == run_id, verdicts.c.candidate_id == candidates.c.id)
+    query = (
+        select(
+            controls.c.place,
+            candidates.c.id.label("candidate_id"),
+            candidates.c.key.label("candidate"),
+            candidates.c.sha256,
+            images.c.extension,
+            candidates.c.wnid,
+            verdicts.c.outcome,
+            verdicts.c.reason,
+            verdicts.c.predicted_wnid,
+            verdicts.c.confidence,
+            verdicts.c.p_true,
+            verdicts.c.borderline,
+            _FIRST_PLACE.label("locator"),
+        )
+        .join(candidates, candidates.c.id == controls.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .outerjoin(verdicts, said)
+        .where(controls.c.run_id == run_id)
+        .order_by(controls.c.place)
+    )
+    return [row._mapping for row in connection.execute(query)]
+
+
+def set_controls(connection: Connection, run_id: str, candidate_ids: Sequence[int]) -> None:
+    """Record a run's control sample, in review order; it replaces an earlier one."""
+    connection.execute(delete(controls).where(controls.c.run_id == run_id))
+    if candidate_ids:
+        connection.execute(
+            insert(controls),
+            [
+                {"run_id": run_id, "candidate_id": number, "place": place}
+                for place, number in enumerate(candidate_ids, start=1)
+            ],
+        )
+
+
+def nearest_misses(connection: Connection, run_id: str, count: int) -> list[RowMapping]:
+    """Removed candidates whose largest p(true class) was smallest when they left."""
+    query = (
+        select(
+            verdicts,
+            candidates.c.key,
+            candidates.c.sha256,
+            candidates.c.wnid,
+            images.c.extension,
+        )
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "removed")
+        .order_by(verdicts.c.p_true.nulls_last(), candidates.c.key)
+        .limit(count)
+    )
+    return [row._mapping for row in connection.execute(query)]
