@@ -181,6 +181,10 @@ def serve(pipe: Connection, job: Job, cores: int) -> None:
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
     """Hold back interrupts; a process that is started meanwhile never gets them."""
+    from multiprocessing import resource_tracker
+
+    # Python's helper for processes, when it starts with the first of them, lets interrupts through.
+    resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield

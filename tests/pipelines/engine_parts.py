@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from sqlalchemy import select
 
 from curate.catalog import judging
 from curate.catalog.tables import verdicts
+from curate.filtration.rules import make_rule
+from curate.labels.space import load_label_space
 from curate.progress import Stop
+from curate.settings import ImageLimits
 from pipelines.engines import Engine
 from pipelines.filter import run_filter
+from pipelines.filter_run import FilterRun
 from pipelines.runs import finished_run, read_shortlist
 from pipelines.scoring import Chunk, Job, Scored
 from pipelines.workspace import Workspace
@@ -110,3 +115,32 @@ def gone(processes: Iterable[int], seconds: float = 20.0) -> bool:
 def runs_left(workspace: Workspace) -> list[Path]:
     """Parts that stand in the folders of runs."""
     return sorted((workspace.root / "runs").glob("*/parts/*.parquet"))
+
+
+def any_job() -> Job:
+    """A job that is only looked at."""
+    return Job(
+        models=MODELS,
+        label_space=load_label_space("imagenet-1k"),
+        rule=make_rule("misclassified", 0.15, "centre", 0.9),
+        views="paper",
+        complete=False,
+        keep_logits=False,
+        seed=0,
+        device="auto",
+        backend="auto",
+        precision="auto",
+        limits=ImageLimits(),
+        store="file:///nowhere",
+    )
+
+
+def widened_after_a_pass_given_up(run: FilterRun, engine: Engine) -> set[int]:
+    """How wide the margins are that scores of a second pass were made under; 1 is right."""
+    chunks = [run.chunk(number) for number in range(5)]
+    for _ in engine.run(chunks, Stop()):
+        break
+    engine.widen(replace(run.job, widened=1))
+    scored = {chunk.number: scored for chunk, scored in engine.run(chunks, Stop())}
+    assert sorted(scored) == [0, 1, 2, 3, 4]
+    return {one.made_by["widened"] for one in scored.values()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,17 @@ from pipelines.filter import begin_run, run_filter
 from pipelines.process_engine import ProcessEngine
 from pipelines.scoring import Chunk, Job
 from pipelines.workspace import Workspace, create_workspace, open_workspace
-from tests.pipelines.engine_parts import MODELS, below, filter_on, gone, kill, outcome, runs_left
+from tests.pipelines.engine_parts import (
+    MODELS,
+    any_job,
+    below,
+    filter_on,
+    gone,
+    kill,
+    outcome,
+    runs_left,
+    widened_after_a_pass_given_up,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +72,22 @@ def two(job: Job) -> ProcessEngine:
 
 @pytest.mark.slow
 def test_two_processes_leave_the_same_bytes_as_threads(
-    workspace: Workspace, in_threads: dict[str, Any]
+    workspace: Workspace, in_threads: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Also where a terminal interrupts them as it does the driver, who alone heeds it."""
     before, working = below(), set()
-    filter_on(workspace, two, lambda done, stop: working.update(below() - before))
-    assert len(working) >= 2
+
+    def after(done: int, stop: Stop) -> None:
+        if done == 1:
+            working.update(below() - before)
+            for process in working:
+                os.kill(process, signal.SIGINT)
+                os.kill(process, signal.SIGTERM)
+
+    filter_on(workspace, two, after)
+    assert len(working) == 2
     assert outcome(workspace) == in_threads
+    assert "has ended" not in capsys.readouterr().err
     assert gone(working, 0.5)
 
 
@@ -128,12 +151,18 @@ def test_after_a_stop_no_chunk_starts_and_no_process_is_left(workspace: Workspac
 @pytest.mark.slow
 def test_an_error_in_a_process_arrives_as_that_error(workspace: Workspace) -> None:
     job = replace(begin_run(workspace).job, fingerprints=("0" * 64,))
-    engine = two(job)
-    with pytest.raises(
-        UsageError, match="a worker found other weights for lite/efficientnet_lite0"
+    with (
+        closing(two(job)) as engine,
+        pytest.raises(UsageError, match="a worker found other weights for lite/efficientnet_lite0"),
     ):
         list(engine.run([Chunk(0, job.sample[:2])], Stop()))
-    engine.close()
+
+
+@pytest.mark.slow
+def test_wider_margins_hold_for_every_chunk_of_the_next_pass(workspace: Workspace) -> None:
+    run = begin_run(workspace)
+    with closing(two(run.job)) as engine:
+        assert widened_after_a_pass_given_up(run, engine) == {1}
 
 
 @pytest.mark.slow
@@ -189,24 +218,25 @@ def test_an_error_goes_through_a_pickle_as_the_nearest_class_that_it_can_be(
 
 
 def test_each_gpu_gets_a_process_unless_the_user_names_one(
-    monkeypatch: pytest.MonkeyPatch, any_job: Job
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     scorer: Any = None
-    engine = make_engine(FilterSettings(), any_job, scorer, 16)
+    engine = make_engine(FilterSettings(), any_job(), scorer, 16)
     assert isinstance(engine, ProcessEngine)
     assert engine.devices == ("cuda:0", "cuda:1", "cuda:2")
     assert engine.workers == 3
     one = FilterSettings(device="cuda:1")
-    assert isinstance(make_engine(one, any_job, scorer, 16), LocalEngine)
-    assert job_here(one, any_job) is any_job
+    assert isinstance(make_engine(one, any_job(), scorer, 16), LocalEngine)
+    job = any_job()
+    assert job_here(one, job) is job
 
 
 def test_the_driver_of_others_computes_on_no_device_itself(
-    monkeypatch: pytest.MonkeyPatch, any_job: Job
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    on_gpus = replace(any_job, precision="bf16")
+    on_gpus = replace(any_job(), precision="bf16")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     mine = job_here(FilterSettings(precision="bf16"), on_gpus)
@@ -216,30 +246,8 @@ def test_the_driver_of_others_computes_on_no_device_itself(
 
 
 def test_ray_that_is_not_installed_is_told_before_models_are_loaded(
-    monkeypatch: pytest.MonkeyPatch, any_job: Job
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"--engine ray needs .*natadv-curate\[ray\]"):
-        job_here(FilterSettings(engine="ray"), any_job)
-
-
-@pytest.fixture(scope="module")
-def any_job() -> Job:
-    from curate.filtration.rules import make_rule
-    from curate.labels.space import load_label_space
-    from curate.settings import ImageLimits
-
-    return Job(
-        models=MODELS,
-        label_space=load_label_space("imagenet-1k"),
-        rule=make_rule("misclassified", 0.15, "centre", 0.9),
-        views="paper",
-        complete=False,
-        keep_logits=False,
-        seed=0,
-        device="auto",
-        backend="auto",
-        precision="auto",
-        limits=ImageLimits(),
-        store="file:///nowhere",
-    )
+        job_here(FilterSettings(engine="ray"), any_job())

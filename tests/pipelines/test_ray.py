@@ -1,0 +1,278 @@
+"""Scoring on Ray: the same bytes as in threads, whatever is killed, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import func, select
+
+from curate.catalog.tables import parts
+from curate.errors import UsageError
+from curate.progress import Stop
+from pipelines.bench import Fault
+from pipelines.collect import collect_folder
+from pipelines.filter import begin_run, run_filter
+from pipelines.filter_run import FilterRun
+from pipelines.ray_cluster import Cluster, _signal_handlers_kept, import_ray
+from pipelines.ray_engine import Actor, RayEngine, own_code
+from pipelines.scoring import Scored
+from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.pipelines.engine_parts import (
+    MODELS,
+    any_job,
+    below,
+    filter_on,
+    gone,
+    kill,
+    outcome,
+    widened_after_a_pass_given_up,
+)
+
+OPTIONS = {"filter.models": MODELS, "filter.chunk": 1}
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory, weak_folder: Path) -> Path:
+    """A workspace of 20 candidates; copy it to use it."""
+    workspace = create_workspace(tmp_path_factory.mktemp("ray") / "workspace", "imagenet-1k")
+    collect_folder(workspace, weak_folder)
+    workspace.close()
+    return workspace.root
+
+
+@pytest.fixture
+def workspace(collected: Path, tmp_path: Path) -> Iterator[Workspace]:
+    opened = open_workspace(Path(shutil.copytree(collected, tmp_path / "workspace")), OPTIONS)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def in_threads(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run in threads of one process leaves."""
+    root = shutil.copytree(collected, tmp_path_factory.mktemp("threads") / "workspace")
+    opened = open_workspace(root, OPTIONS)
+    run_filter(opened)
+    return outcome(opened)
+
+
+@pytest.fixture
+def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster of two nodes with a core each, beside one that has none, all on loopback."""
+    import_ray(own=True)
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    # It would note down this cluster as the one of this machine that others join.
+    monkeypatch.setattr("ray._private.utils.write_ray_address", lambda *_: None)
+    folder = tempfile.mkdtemp(prefix="curate-test-", dir="/tmp")
+    small = {"object_store_memory": 80 << 20}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **small}
+    nodes = Nodes(initialize_head=True, head_node_args=head)
+    try:
+        nodes.removable = [nodes.add_node(num_cpus=1, **small) for _ in range(2)]
+        yield nodes
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_and_then_a_node_are_killed_and_the_bytes_are_the_same(
+    workspace: Workspace,
+    in_threads: dict[str, Any],
+    two_nodes: Any,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def after(done: int, stop: Stop) -> None:
+        if done == 3:
+            kill(actors()[0])
+        if done == 9:
+            two_nodes.remove_node(two_nodes.removable[0], allow_graceful=False)
+
+    filter_on(workspace, lambda job: RayEngine(job, two_nodes.address, 2), after)
+    assert outcome(workspace) == in_threads
+    told = capfd.readouterr()
+    assert told.err.count("another worker takes its place") >= 2
+    assert told.out == ""
+    run = begin_run(workspace)
+    with closing(RayEngine(run.job, two_nodes.address, 2)) as engine:
+        assert widened_after_a_pass_given_up(run, engine) == {1}
+
+
+def actors(process: int | None = None) -> list[int]:
+    """The processes of Ray actors of this engine, below a process or this one."""
+    return [pid for pid in below(process) if title(pid).startswith("ray::Actor")]
+
+
+def title(process: int) -> str:
+    try:
+        return " ".join(psutil.Process(process).cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def count_parts(workspace: Workspace) -> int:
+    with workspace.catalogue.read() as connection:
+        return connection.execute(select(func.count()).select_from(parts)).scalar_one()
+
+
+def started(workspace: Workspace, more: int) -> subprocess.Popen[str]:
+    """A real filter on Ray that has named so many parts more than there were."""
+    before = count_parts(workspace)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "curate", "-w", workspace.root, "filter", "--engine=ray", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={
+            **os.environ,
+            "CURATE_FILTER__CHUNK": "1",
+            "CURATE_FILTER__MODELS": json.dumps(MODELS),
+        },
+    )
+    while count_parts(workspace) < before + more:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+def left_folders() -> set[Path]:
+    return set(Path("/tmp").glob("curate-ray-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
+    workspace: Workspace, in_threads: dict[str, Any]
+) -> None:
+    before = left_folders()
+    killed = started(workspace, 2)
+    working = below(killed.pid)
+    listening = {
+        where.laddr.ip
+        for pid in working | {killed.pid}
+        for where in psutil.Process(pid).net_connections("inet")
+        if where.status == psutil.CONN_LISTEN
+    }
+    assert listening
+    assert all(ip.removeprefix("::ffff:").startswith("127.") for ip in listening), listening
+    # Two of Ray's own processes try for a minute to tell the dead driver of its death.
+    late = {pid for pid in working if "Agent" in title(pid)}
+    killed.kill()
+    killed.communicate()
+    assert gone(working - late)
+
+    stopped = started(workspace, 2)
+    working = below(stopped.pid)
+    # As a terminal does: the signal goes to every process of the group.
+    os.killpg(stopped.pid, signal.SIGINT)
+    stdout, stderr = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130, stderr
+    assert "the same command goes on" in stderr
+    assert stdout == ""
+    assert gone(working)
+    assert left_folders() <= before
+    assert 4 <= count_parts(workspace) < 20
+
+    last = started(workspace, 1)
+    kill(actors(last.pid)[0])
+    stdout, stderr = last.communicate(timeout=120)
+    assert last.returncode == 0, stderr
+    assert json.loads(stdout)["candidates"] == 20
+    assert "another worker takes its place" in stderr
+    assert outcome(workspace) == in_threads
+    assert left_folders() <= before
+    assert gone(late, 60)
+
+
+@pytest.fixture
+def run(workspace: Workspace) -> FilterRun:
+    return begin_run(workspace)
+
+
+def told(run: FilterRun, **changes: Any) -> bytes:
+    job = replace(run.job, device="cpu", **changes)
+    return pickle.dumps((job, run.job.sample[0]))
+
+
+@pytest.mark.slow
+def test_a_worker_with_other_code_or_weights_is_refused(run: FilterRun) -> None:
+    version, fingerprint = own_code()
+    fault = Actor().begin((version, "0" * 64), b"never looked at", 1)
+    assert fault is not None
+    assert fault.kind == "UsageError"
+    assert f"runs natadv-curate {version} ({fingerprint[:8]})" in fault.text
+    assert "install the same on every machine" in fault.text
+    fault = Actor().begin(own_code(), told(run, fingerprints=("0" * 64,)), 1)
+    assert fault is not None
+    assert "found other weights for lite/efficientnet_lite0" in fault.text
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_find_the_store_says_so_and_fails_no_candidate(
+    run: FilterRun, tmp_path: Path
+) -> None:
+    elsewhere = (tmp_path / "not here").as_uri()
+    fault = Actor().begin(own_code(), told(run, store=elsewhere), 1)
+    assert fault is not None
+    assert fault.kind == "UsageError"
+    assert f"does not find the images at {elsewhere}, where this machine does" in fault.text
+
+    actor, images = Actor(), run.workspace.root / "images"
+    assert actor.begin(own_code(), told(run), 1) is None
+    images.rename(tmp_path / "away")
+    lost = actor.score(1, run.chunk(3))
+    assert isinstance(lost, Fault)
+    assert "does not find the images" in lost.text
+    (tmp_path / "away").rename(images)
+    chunk = run.chunk(3)
+    (image,) = chunk.candidates
+    (images / image.sha256[:2] / f"{image.sha256}.{image.extension}").unlink()
+    scored = actor.score(1, chunk)
+    assert isinstance(scored, Scored)
+    assert [verdict.reason for verdict in scored.verdicts] == ["missing"]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("nonsense", "'nonsense' is no address of Ray; write auto, HOST:PORT or ray://HOST:PORT"),
+        ("127.0.0.1:1", "does not answer on port 1 .*correct filter.ray_address"),
+        ("ray://127.0.0.1:1", "does not answer on port 1 .*correct filter.ray_address"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(address: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Cluster(address, 1, 0).join()
+
+
+def test_ray_does_not_get_to_handle_signals_that_stop_a_run() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with _signal_handlers_kept():
+        signal.signal(signal.SIGTERM, lambda *_: None)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "mps"])
+def test_ray_itself_hands_out_gpus(device: str) -> None:
+    with pytest.raises(UsageError, match="write auto, cpu or cuda"):
+        RayEngine(replace(any_job(), device=device), "", 2)
