@@ -291,15 +291,18 @@ class _Report:
         return score and shown.Said(self.shorts[model], self._name(score[1]), score[2])
 
     def _removed(self, row: _Row) -> str:
-        """Which crop of which classifier removed a candidate, and what it said."""
+        """Which crop of which classifier removed a candidate, and what it said there."""
         assert row.model is not None
         assert row.view is not None
         p_true, predicted, confidence = self.scores[row.candidate, row.model, row.view]
         who, where = self.shorts[row.model], f"on the {VIEW_NAMES[row.view]} crop"
         if p_true is None:
-            least = self.record["min_confidence"]
+            least, said = self.record["min_confidence"], self._name(predicted)
+            if self.record["confidence"] == "mean":
+                told = f"{said}, {shown.fraction(confidence)}"
+                return f"{who} cannot reach {least} in the mean after what it says {where} ({told})"
             sure = shown.fraction(confidence, apart_from=least, reached=True)
-            return f"{who} takes it for {self._name(predicted)} ({sure}) {where}"
+            return f"{who} takes it for {said} ({sure}) {where}"
         if row.reason == "correct":
             return f"{who} predicts its class ({shown.fraction(p_true)}) {where}"
         given = shown.fraction(p_true, apart_from=self.record["threshold"])

@@ -43,11 +43,12 @@ def init(
     from pipelines.workspace import create_workspace
 
     workspace = create_workspace(folder, preset)
-    space = workspace.label_space
+    space, weak = workspace.label_space, workspace.weak_labels
     workspace.close()
+    concepts = "" if weak is space else f", for candidates of the concepts of {weak.name}"
     emit(
         {"workspace": str(folder), "label_space": space.name, "classes": len(space)},
-        f"made {folder} with the label space {space.name} ({len(space)} classes)\n"
+        f"made {folder} with the label space {space.name} ({len(space)} classes){concepts}\n"
         f"next: curate -w {folder} collect folder PHOTOS",
     )
 
