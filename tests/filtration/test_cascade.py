@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from curate.errors import ImageRefused
+from curate.filtration import rules
 from curate.filtration.cascade import SHARED_VIEWS, VIEWS, judge_chunk
 from curate.filtration.rules import Misclassified
 from curate.filtration.terms import ChunkResult, Photo, Plan
@@ -52,6 +53,7 @@ def assert_same(result: ChunkResult, said: Sequence[Said]) -> None:
     sharpness=st.sampled_from([0.05, 0.2, 0.6]),
     threshold=st.sampled_from([0.0, 0.15, 0.3, 1.0]),
     batch_size=st.integers(1, 9),
+    margin=st.sampled_from([rules.MARGIN, 0.03, 0.3]),
     data=st.data(),
 )
 @settings(max_examples=30, deadline=None)
@@ -61,8 +63,10 @@ def test_any_networks_any_batch_size_any_threshold_give_the_plain_verdicts(
     sharpness: float,
     threshold: float,
     batch_size: int,
+    margin: float,
     data: st.DataObject,
 ) -> None:
+    """With any margin around the limits too, which sends more or fewer to the canonical pass."""
     networks = [small_network(seed + n, sharpness) for n in range(2)]
     plan = plan_for(networks, Misclassified(threshold), batch_size=batch_size)
     some = data.draw(st.lists(st.sampled_from(range(20)), min_size=1, max_size=8))
@@ -76,7 +80,9 @@ def test_any_networks_any_batch_size_any_threshold_give_the_plain_verdicts(
         replace(plan, complete=True),
         replace(plan, share_all=True),
     ):
-        result = judged(photos, targets, changed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rules, "MARGIN", margin)
+            result = judged(photos, targets, changed)
         assert_same(result, said)
         expected = [
             first_decision(s.p, target, threshold, changed.order)

@@ -421,3 +421,26 @@ def test_a_repeated_mean_is_one_of_as_many_views_as_it_was(pictures: list[Image.
             result = judged([pictures[n]], [-1], quick)
         assert places(result) == [("survivor", None, None, None)]
         assert (result.counts.flips, result.counts.again) == (0, 0)
+
+
+def test_a_repeated_mean_tells_of_an_earlier_view_that_fp32_would_not_have_let_pass(
+    pictures: list[Image.Image],
+) -> None:
+    """Whichever view is repeated: all those before it are looked at again with it."""
+    constant = small_network(0, 0.0)
+    with torch.no_grad():
+        # Class 0 has 0.5 in every view, and 0.7 by a forward that is off by as much as that.
+        constant.module[5].bias.copy_(torch.tensor([np.log(4), 0, 0, 0, 0, 0, 0, 0]))
+    exact = plan_for([constant], Outlier("mean", 0.96))
+    forward = Pushes(constant, 0, float(np.log(7 / 3)))
+    seen = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cascade, "REPEAT_ONE_IN", 3)
+        for seed in range(16):
+            quick = replace(exact, forwards=[forward], margins=[1e-3], share_all=True, seed=seed)
+            result = judged(pictures[:1], [-1], quick)
+            is_told = result.counts.repeated > 0
+            assert result.counts.flips == is_told
+            assert places(result) == [("removed", "unconfident", 0, 0 if is_told else 2)]
+            seen.add((is_told, result.counts.quick))
+    assert seen == {(False, 2), (True, 1), (True, 2)}

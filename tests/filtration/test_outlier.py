@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.filtration import cascade
+from curate.filtration import cascade, rules
 from curate.filtration.cascade import VIEWS
 from curate.filtration.rules import MARGIN, Outlier
 from curate.filtration.terms import ChunkResult, Plan
@@ -75,6 +75,7 @@ def assert_plain(result: ChunkResult, said: Sequence[Said], plan: Plan) -> None:
     least=st.one_of(st.sampled_from([0.0, 0.5, 0.9, 0.95, 1.0]), st.floats(0, 1)),
     batch_size=st.integers(1, 9),
     order=st.sampled_from([(0, 1), (1, 0)]),
+    margin=st.sampled_from([MARGIN, 0.03, 0.3]),
     some=st.lists(st.integers(0, 19), min_size=1, max_size=8),
 )
 @settings(max_examples=30, deadline=None)
@@ -86,18 +87,22 @@ def test_any_networks_any_batch_size_any_confidence_give_the_plain_verdicts(
     least: float,
     batch_size: int,
     order: tuple[int, int],
+    margin: float,
     some: list[int],
 ) -> None:
+    """With any margin around the limit too, which sends more or fewer to the canonical pass."""
     networks = [small_network(seed + n, sharpness) for n in range(2)]
     rule = Outlier(confidence, least)  # type: ignore[arg-type]
     plan = plan_for(networks, rule, batch_size=batch_size, order=order)
     photos = [pictures[n] for n in some]
     said = judged_plainly(photos, plan)
     assume(not any(near_the_least(s.p, confidence, least) for s in said))
-    results = [
-        judged(photos, [-1] * len(photos), changed)
-        for changed in (plan, replace(plan, complete=True), replace(plan, share_all=True))
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "MARGIN", margin)
+        results = [
+            judged(photos, [-1] * len(photos), changed)
+            for changed in (plan, replace(plan, complete=True), replace(plan, share_all=True))
+        ]
     for result in results:
         assert_plain(result, said, plan)
     for one, two, three in zip(*(r.verdicts for r in results), strict=True):
@@ -235,6 +240,20 @@ def test_a_survivor_near_the_limit_is_borderline_and_no_other(
         rule = Outlier(confidence, min(reached) + MARGIN / 2)  # type: ignore[arg-type]
         removed = judged([photo], [-1], replace(plan, rule=rule, complete=True)).verdicts[0]
         assert (removed.outcome, removed.borderline) == ("removed", True)
+
+
+def test_what_a_mean_might_still_have_reached_makes_nobody_borderline(
+    pictures: list[Image.Image],
+) -> None:
+    plan = plan_for([small_network(3, 0.2)], Outlier("mean", 0.0), complete=True)
+    far = 0
+    for photo, s in zip(pictures, judged_plainly(pictures, plan), strict=True):
+        least = best_mean(s.p[0], 3) + MARGIN / 2
+        verdict = judged([photo], [-1], replace(plan, rule=Outlier("mean", least))).verdicts[0]
+        assert verdict.outcome == "removed"
+        assert verdict.borderline == (best_mean(s.p[0], 9) >= least - MARGIN)
+        far += not verdict.borderline
+    assert far > 10
 
 
 @given(
