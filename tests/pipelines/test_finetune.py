@@ -597,22 +597,49 @@ def command(tiles: Path, labels: str, output: Path, *more: str) -> list[str | Pa
     ]
 
 
+def files_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.mark.slow
-def test_killed_at_any_instant_it_goes_on_and_ends_in_the_same_bytes(
+def test_killed_while_it_learns_it_goes_on_and_ends_in_the_same_bytes(
     tiles: Path, labels: str, made: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     output = tmp_path / "tiny.safetensors"
-    run = command(tiles, labels, output)
-    # Around each rename: verdicts, the state of either epoch, weights, the two that publish; and
-    # while what led to it is removed.
-    kills = ["replace:2", "replace:5", "replace:2", "replace:3", "replace:5"]
-    killed_until_done(run, [*kills, "replace:6", "replace:8", "unlink:3"])
+    # After the verdicts, before the first epoch's state, after it, and after the second one's.
+    kills = ["replace:2", "replace:5", "replace:2", "replace:3"]
+    killed_until_done(command(tiles, labels, output), kills)
     assert same(output, made[0])
-    assert same(output.with_name(f"{output.name}.json"), made[0].with_name(f"{made[0].name}.json"))
-    assert [path.name for path in sorted(tmp_path.iterdir())] == [
-        "tiny.safetensors",
-        "tiny.safetensors.json",
-    ]
+    assert same(Path(f"{output}.json"), Path(f"{made[0]}.json"))
+    assert files_of(tmp_path) == ["tiny.safetensors", "tiny.safetensors.json"]
+
+
+@pytest.mark.slow
+def test_killed_while_it_publishes_it_ends_in_the_same_bytes_and_leaves_nothing(
+    tiles: Path,
+    labels: str,
+    made: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    output = tmp_path / "tiny.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.finetune_place.Place.publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(tiles, output, label_space=labels, **TINY)
+    run = command(tiles, labels, output)
+    # Between the two renames that publish, after both, and while what led to them is removed.
+    assert dying(*run, at="replace:6") is None
+    assert files_of(tmp_path) == ["tiny.safetensors", "tiny.safetensors.run"]
+    assert dying(*run, at="replace:8") is None
+    assert files_of(tmp_path)[1:] == ["tiny.safetensors.json", "tiny.safetensors.run"]
+    killed_until_done(run, ["unlink:3"])
+    assert same(output, made[0])
+    assert same(Path(f"{output}.json"), Path(f"{made[0]}.json"))
+    assert files_of(tmp_path) == ["tiny.safetensors", "tiny.safetensors.json"]
 
 
 @pytest.mark.slow
