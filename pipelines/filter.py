@@ -16,6 +16,7 @@ from curate.errors import UsageError
 from curate.filtration.rules import make_rule
 from curate.progress import say
 from pipelines.candidate_set import CandidateSet
+from pipelines.classes import overlaps, refuse_overlaps
 from pipelines.engines import job_here, make_engine
 from pipelines.filter_identity import differences, like
 from pipelines.filter_run import FilterRun
@@ -99,6 +100,10 @@ def begin_run(
     job = make_job(workspace, rule, candidates.ids[:_SAMPLE])
     cores = usable_cores()
     scorer = Scorer(job_here(settings, job), cores)
+    if settings.rule == OUTLIER:
+        with workspace.catalogue.read() as connection:
+            concepts = overview.labels(connection) if wnids is None else wnids
+        refuse_overlaps(overlaps(workspace, concepts, [c.output for c in scorer.ensemble]))
     fingerprints = tuple(model["fingerprint"] for model in scorer.ensemble.record())
     job = replace(job, fingerprints=fingerprints)
     engine = make_engine(settings, job, scorer, cores)
