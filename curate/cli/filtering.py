@@ -190,7 +190,8 @@ def filter_(
         typer.Option(
             metavar="ID",
             help="Judge the scores of this run anew, with another threshold, cap or classes; only "
-            "views that it lacks are scored. Example: --from-run 1d6f2a632a1c --threshold 0.2",
+            "views that it lacks are scored. Example: --from-run 1d6f2a632a1c --threshold 0.2. "
+            "Default: none.",
             show_default=False,
         ),
     ] = None,
@@ -199,7 +200,7 @@ def filter_(
         typer.Option(
             metavar="ID",
             help="Take the settings of this run, or of a run.json of another workspace, and tell "
-            "what is not as it was. Example: --like 1d6f2a632a1c",
+            "what is not as it was. Example: --like 1d6f2a632a1c. Default: none.",
             show_default=False,
         ),
     ] = None,
@@ -207,7 +208,7 @@ def filter_(
         str | None,
         typer.Option(
             help="With --from-run, where that run kept its logits: judge within another label "
-            "space. Example: --label-space imagenet-1k",
+            "space. Example: --label-space imagenet-1k. Default: the workspace's.",
             show_default=False,
         ),
     ] = None,

@@ -146,7 +146,7 @@ def test_unusable_input_is_one_line_and_exit_code_2(
 
 def test_an_unknown_option_and_command_are_exit_code_2(workspace: Path) -> None:
     done = run_curate("filter", "--treshold", "1", expect=2)
-    one_line(done.stderr, "No such option: --treshold (Possible options: --threshold)")
+    one_line(done.stderr, "No such option: --treshold (Possible options: --control, --threshold)")
     one_line(run_curate("filtr", expect=2).stderr, "Did you mean 'filter'?")
     one_line(run_curate("filter", "--views", "x", expect=2).stderr, "'paper', 'native'")
     assert "Commands" in run_curate(expect=2).stdout
