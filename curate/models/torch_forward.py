@@ -102,7 +102,7 @@ class TorchForward:
 class CompiledForward(TorchForward):
     """The same through torch.compile, for batches of any size.
 
-    Compiling takes up to a minute and needs a compiler on this machine: of C++ for a CPU, Triton
+    Compiling takes a minute or more and needs a compiler on this machine: of C++ for a CPU, Triton
     for CUDA. Batches have two views at least (PyTorch would compile for one alone anew).
 
     Args:
