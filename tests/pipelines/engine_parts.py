@@ -77,6 +77,14 @@ def filter_on(
         return run_filter(workspace)
 
 
+def on_a_gpu_or_skip() -> None:
+    """Skip a test that only a GPU can run."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU that PyTorch can use")
+
+
 def kill(process: int) -> None:
     """Kill a process of this test as a full memory would."""
     os.kill(process, signal.SIGKILL)

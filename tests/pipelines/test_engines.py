@@ -34,6 +34,7 @@ from tests.pipelines.engine_parts import (
     filter_on,
     gone,
     kill,
+    on_a_gpu_or_skip,
     outcome,
     runs_left,
     widened_after_a_pass_given_up,
@@ -89,6 +90,20 @@ def test_two_processes_leave_the_same_bytes_as_threads(
     assert outcome(workspace) == in_threads
     assert "has ended" not in capsys.readouterr().err
     assert gone(working, 0.5)
+
+
+@pytest.mark.slow
+def test_two_processes_on_a_gpu_leave_the_bytes_that_this_process_would(
+    workspace: Workspace, collected: Path, tmp_path: Path
+) -> None:
+    on_a_gpu_or_skip()
+    filter_on(workspace, lambda job: ProcessEngine(job, ["cuda:0", "cuda:0"], 4))
+    root = Path(shutil.copytree(collected, tmp_path / "here"))
+    options = {"filter.models": MODELS, "filter.chunk": 2, "filter.device": "cuda"}
+    here = open_workspace(root, options)
+    run_filter(here)
+    for name in ("verdicts", "parts", "shortlist"):
+        assert outcome(workspace)[name] == outcome(here)[name]
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from pipelines.filter import begin_run, run_filter
 from pipelines.filter_run import FilterRun
 from pipelines.ray_cluster import Cluster, _signal_handlers_kept, import_ray
 from pipelines.ray_engine import Actor, RayEngine, own_code
-from pipelines.scoring import Scored
+from pipelines.scoring import Job, Scored
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.pipelines.engine_parts import (
     MODELS,
@@ -39,10 +39,12 @@ from tests.pipelines.engine_parts import (
     filter_on,
     gone,
     kill,
+    on_a_gpu_or_skip,
     outcome,
     widened_after_a_pass_given_up,
 )
 
+SMALL = {"object_store_memory": 80 << 20}
 OPTIONS = {"filter.models": MODELS, "filter.chunk": 1}
 
 
@@ -81,11 +83,10 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     # It would note down this cluster as the one of this machine that others join.
     monkeypatch.setattr("ray._private.utils.write_ray_address", lambda *_: None)
     folder = tempfile.mkdtemp(prefix="curate-test-", dir="/tmp")
-    small = {"object_store_memory": 80 << 20}
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **small}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **SMALL}
     nodes = Nodes(initialize_head=True, head_node_args=head)
     try:
-        nodes.removable = [nodes.add_node(num_cpus=1, **small) for _ in range(2)]
+        nodes.removable = [nodes.add_node(num_cpus=1, **SMALL) for _ in range(2)]
         yield nodes
     finally:
         ray.shutdown()
@@ -100,15 +101,29 @@ def test_a_worker_and_then_a_node_are_killed_and_the_bytes_are_the_same(
     in_threads: dict[str, Any],
     two_nodes: Any,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A node that joins meanwhile gets a worker too."""
+    monkeypatch.setattr("pipelines.ray_engine._GROW", 0.5)
+    engines: list[RayEngine] = []
+    sizes: list[int] = []
+
+    def make(job: Job) -> RayEngine:
+        engines.append(RayEngine(job, two_nodes.address, 2))
+        return engines[0]
+
     def after(done: int, stop: Stop) -> None:
+        sizes.append(len(engines[0]._crew))
         if done == 3:
             kill(actors()[0])
+        if done == 6:
+            two_nodes.add_node(num_cpus=1, **SMALL)
         if done == 9:
             two_nodes.remove_node(two_nodes.removable[0], allow_graceful=False)
 
-    filter_on(workspace, lambda job: RayEngine(job, two_nodes.address, 2), after)
+    filter_on(workspace, make, after)
     assert outcome(workspace) == in_threads
+    assert (sizes[0], max(sizes)) == (2, 3)
     told = capfd.readouterr()
     assert told.err.count("another worker takes its place") >= 2
     assert told.out == ""
@@ -202,6 +217,20 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert outcome(workspace) == in_threads
     assert left_folders() <= before
     assert gone(late, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_worker_on_a_gpu_leaves_the_bytes_that_this_process_would(
+    workspace: Workspace, collected: Path, tmp_path: Path
+) -> None:
+    on_a_gpu_or_skip()
+    run_filter(workspace.changed({"filter.engine": "ray", "filter.device": "cuda"}))
+    root = Path(shutil.copytree(collected, tmp_path / "here"))
+    here = open_workspace(root, {**OPTIONS, "filter.device": "cuda"})
+    run_filter(here)
+    for name in ("verdicts", "parts", "shortlist"):
+        assert outcome(workspace)[name] == outcome(here)[name]
 
 
 @pytest.fixture
