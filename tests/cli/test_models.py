@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.models.learning import make_labels, make_tiles
-from tests.running import run_curate
+from tests.running import ROOT, run_curate
 
 
 @pytest.fixture(scope="module")
 def tiles(package_photos: list[tuple[Path, int]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tiles") / "tiles"
     return make_tiles(root, [path for path, _ in package_photos[:3]], 4)
+
+
+def test_the_page_names_every_option_with_its_default_and_no_other() -> None:
+    from typer.main import get_command
+
+    from curate.cli.main import app
+
+    group = get_command(app).commands["models"]  # type: ignore[attr-defined]
+    options = {
+        option.opts[0]: option.default
+        for command in ("check", "finetune")
+        for option in group.commands[command].params
+        if option.param_type_name == "option"
+    }
+    page = (ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"--[a-z][a-z-]*", page))
+    assert named <= {*options, "--model"}, named - set(options)
+    shared = {"--json", "--debug", "--device", "--seed", "--help"}
+    assert set(options) - named <= shared, set(options) - named
+    for row in re.findall(r"^\| `(--[^|]+) \|[^|]+\| ([^|]+) \|$", page, re.MULTILINE):
+        numbers = re.findall(r"[0-9.]+", row[1].replace("(`adamw`: 0.001)", ""))
+        for name, told in zip(re.findall(r"--[a-z][a-z-]*", row[0]), numbers, strict=False):
+            if isinstance(options[name], (int, float)) and not isinstance(options[name], bool):
+                assert float(told) == options[name], name
 
 
 @pytest.mark.slow
