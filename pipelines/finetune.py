@@ -81,6 +81,7 @@ def finetune(
     from curate.models.finetune_recipe import Recipe, resolve_precision
     from curate.models.finetune_start import prepare
     from curate.models.runtime import resolve_device, tune_allocator
+    from curate.models.told import Told
 
     began = time.monotonic()
     _check(image_size, val_share, workers)
@@ -95,10 +96,12 @@ def finetune(
         folders.refuse_missing()
     tune_allocator()
     start = prepare(model, space, init=init, image_size=image_size, seed=steps.seed)
+    its = start.classifier.preprocessing
+    Told(start.classifier.architecture, space, its, "").check()
     settings = {
         **start.record,
         "architecture": start.classifier.architecture,
-        "preprocessing": start.classifier.preprocessing.to_dict(),
+        "preprocessing": its.to_dict(),
         "label_space": space.name,
         "label_space_fingerprint": space.fingerprint,
         **asdict(steps),

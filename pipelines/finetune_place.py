@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ from curate.files import (
 )
 
 _LOCK = "finetune"
+
+# What a run's files are known by.
+_RUN = ("run", "settings", "photos", "made_by")
+_RECORD = (*_RUN, "fingerprint", "classifier", "history", "accuracy", "refused")
 
 
 class Place:
@@ -52,6 +56,11 @@ class Place:
             raise UsageError(f"--output {printable(output)}: its name must end in .safetensors")
         if not output.parent.is_dir():
             raise UsageError(f"--output {printable(output)}: its folder does not exist")
+        if "?" in str(output) or printable(output) != str(output):
+            raise UsageError(
+                f"--output {printable(output)}: a model's name could not hold it; leave out "
+                "question marks, and write UTF-8"
+            )
         if output.is_dir():
             raise UsageError(f"--output {printable(output)} is a folder")
         self.record_path = output.with_name(f"{output.name}.json")
@@ -88,7 +97,7 @@ class Place:
         Raises:
             UsageError: something else is in the output's place, and must not be overwritten.
         """
-        record = _read(self.record_path)
+        record = _read(self.record_path, _RECORD)
         if not self.output.exists():
             if self.record_path.exists() and record is None:
                 raise UsageError(
@@ -120,7 +129,7 @@ class Place:
         Raises:
             UsageError: it is of another one, and must not be dropped.
         """
-        run = _read(self._run_path)
+        run = _read(self._run_path, _RUN)
         if run is not None and run["settings"] == settings:
             return
         if run is not None and not self._force:
@@ -150,7 +159,7 @@ class Place:
         Raises:
             UsageError: an unfinished run of the same settings began with other photos.
         """
-        before = _read(self._run_path)
+        before = _read(self._run_path, _RUN)
         if before is not None and before["run"] != run["run"]:
             if not self._force:
                 raise UsageError(
@@ -169,7 +178,7 @@ class Place:
 
     def verdicts(self) -> dict[str, tuple[str, str] | None]:
         """What an earlier look said of photos, by SHA-256 (see `labelled.look`)."""
-        told = _read(self._verdicts_path, "verdicts") or {"verdicts": {}}
+        told = _read(self._verdicts_path, ("verdicts",)) or {"verdicts": {}}
         return {sha: tuple(said) if said else None for sha, said in told["verdicts"].items()}
 
     def publish(self, record: Mapping[str, Any]) -> None:
@@ -191,16 +200,16 @@ class Place:
 
     def _is_half_published(self) -> bool:
         """Whether a kill came between the output's rename and the record's."""
-        run = _read(self._run_path)
+        run = _read(self._run_path, _RUN)
         return run is not None and _run_of(self.output) == run["run"]
 
 
-def _read(path: Path, needs: str = "settings") -> dict[str, Any] | None:
-    """A JSON object with the key `needs`; None where there is none."""
+def _read(path: Path, needs: Sequence[str]) -> dict[str, Any] | None:
+    """A JSON object that has these keys; None where there is none."""
     # Records are this project's own; whatever else stands there is not.
     with suppress(OSError, ValueError, RecursionError):
         told = json.loads(path.read_bytes())
-        if isinstance(told, dict) and needs in told:
+        if isinstance(told, dict) and all(key in told for key in needs):
             return told
     return None
 

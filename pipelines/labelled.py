@@ -228,5 +228,5 @@ def look(
             done += len(chunk)
             bar.advance(len(chunk))
     if done < len(photos):
-        raise Interrupted("stopped while looking at the photos; nothing was written")
+        raise Interrupted("stopped while looking at the photos; the same command looks again")
     return looked

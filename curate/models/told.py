@@ -50,6 +50,14 @@ class Told:
         }
         return {_KEY: canonical_json(told).decode()}
 
+    def check(self) -> None:
+        """Refuse now what `read_told` would refuse later.
+
+        Raises:
+            WeightsError, LabelSpaceError: as `read_told`.
+        """
+        _understood(self.metadata()[_KEY], self.labels.name)
+
 
 _Line = Annotated[str, Field(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _Side = Annotated[int, Field(ge=1, le=10_000)]
@@ -117,8 +125,12 @@ def read_told(path: Path) -> Told | None:
         raise WeightsError(f"{where} is damaged or no file of weights: {reason}") from error
     if _KEY not in metadata:
         return None
+    return _understood(metadata[_KEY], where)
+
+
+def _understood(text: str, where: str) -> Told:
     try:
-        record = _Record.model_validate_json(metadata[_KEY])
+        record = _Record.model_validate_json(text)
         its = record.preprocessing
         recipe = ViewRecipe(its.resize, its.crop, its.interpolation)
     except ValueError as error:

@@ -17,7 +17,14 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from curate.errors import BusyError, CurateError, StorageError, UsageError, WeightsError
+from curate.errors import (
+    BusyError,
+    CurateError,
+    LabelSpaceError,
+    StorageError,
+    UsageError,
+    WeightsError,
+)
 from curate.files import hold, sha256_file
 from curate.images.views import ViewRecipe
 from curate.models import bound_threads, load_classifier
@@ -351,6 +358,7 @@ def test_its_own_checkpoint_can_be_fine_tuned_on(
         ({"label_space": "imagenet-b"}, "or imagenet-a?"),
         ({"output": "x.pt"}, "its name must end in .safetensors"),
         ({"output": "none/x.safetensors"}, "its folder does not exist"),
+        ({"output": "x?.safetensors"}, "leave out question marks"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
@@ -483,9 +491,18 @@ def test_another_output_is_not_overwritten(
         finetune(fewer, output, **call)
     assert same(output, made[0])
     output.unlink()
-    Path(f"{output}.json").write_text("my own notes")
+    Path(f"{output}.json").write_text('{"settings": "my own notes"}')
     with pytest.raises(UsageError, match=r"x\.safetensors\.json is in the place of the record"):
         finetune(tiles, output, **call)
+
+
+def test_a_table_that_is_called_as_a_preset_is_refused_before_the_first_photo(
+    tiles: Path, labels: str, tmp_path: Path
+) -> None:
+    table = shutil.copy(labels, tmp_path / "imagenet-a")
+    with pytest.raises(LabelSpaceError, match="its 3 classes are not those of imagenet-a"):
+        finetune(tiles, tmp_path / "x.safetensors", label_space=str(table), **TINY)
+    assert [path.name for path in tmp_path.iterdir()] == ["imagenet-a"]
 
 
 def test_a_second_command_for_the_same_output_names_the_first(
