@@ -99,6 +99,10 @@ def test_classes_outside_the_label_space_have_no_part_in_it(photos: list[Photo])
     plan = plan_with(lambda classifier: Pushes(classifier, 6, 5.0))
     assert largest_error(plan, photos, 0) < 1e-4
     assert largest_error(plan_with(lambda c: Pushes(c, 4, 5.0)), photos, 0) == pytest.approx(5.0)
+    reads = [np.array([7, 2, 5])]
+    for column, error in ((2, 5.0), (7, 5.0), (0, 0.0), (1, 0.0)):
+        plan = replace(plan_with(lambda c, n=column: Pushes(c, n, 5.0)), columns=reads)  # type: ignore[misc]
+        assert largest_error(plan, photos, 0) == pytest.approx(error, abs=1e-4)
 
 
 def test_what_moves_all_logits_alike_is_no_error(photos: list[Photo]) -> None:

@@ -29,7 +29,8 @@ from curate.filtration.scores import ViewScores, scores_with_softmax, view_score
 logits = arrays(
     np.float32,
     st.tuples(st.integers(1, 6), st.integers(2, 8)),
-    elements=st.floats(-40, 40, width=32),
+    # Extremes, and such as leave several classes a chance.
+    elements=st.one_of(st.floats(-40, 40, width=32), st.floats(-2, 2, width=32)),
 )
 limits = st.one_of(st.sampled_from([0.0, 0.15, 0.5, 0.9, 1.0]), st.floats(0, 1))
 rules = st.one_of(st.builds(Misclassified, limits), st.builds(Outlier, st.just("centre"), limits))
@@ -167,6 +168,27 @@ def test_a_margin_covers_the_mean_of_any_number_of_views(
     assert (said[sure] == exact[sure]).all()
 
 
+@pytest.mark.parametrize("seen", [1, 2, 10])
+@pytest.mark.parametrize("odds", [0.02, 0.2, 1.0])
+def test_the_worst_that_can_happen_to_a_mean_is_covered(seen: int, odds: float) -> None:
+    """Two classes of one half each, in every view, and an error that favours one of them."""
+
+    def ceiling(by: float) -> ViewScores:
+        z = np.tile([by / 2, -by / 2], (seen, 1))
+        scores, p = scores_with_softmax(z, np.full(seen, -1))
+        reached = (p[:, 0].sum() + 10 - seen) / 10
+        return replace(scores, ceiling=np.full(seen, reached), seen=np.full(seen, seen))
+
+    exact, low = ceiling(0.0), ceiling(odds)
+    assert exact.ceiling is not None
+    assert low.ceiling is not None
+    for part in (0.01, 0.5, 0.99):
+        least = float(exact.ceiling[0] + part * (low.ceiling[0] - exact.ceiling[0]))
+        rule = Outlier("mean", least)
+        assert rule.judge(exact, np.full(seen, -1))[0] == UNCONFIDENT
+        assert rule.judge_with_margin(low, odds)[0] == UNSURE
+
+
 @given(logits, rules, st.data())
 def test_a_wider_margin_decides_less_and_nothing_else(
     z: np.ndarray, rule: Rule, data: st.DataObject
@@ -182,6 +204,11 @@ def test_far_from_a_limit_low_precision_decides() -> None:
     scores = scores_of([0.001, 0.998, 0.001], [0.97, 0.02, 0.01], [0.4, 0.59, 0.01])
     said = Misclassified(0.15).judge_with_margin(scores, 1.0)
     assert said.tolist() == [KEEP, CORRECT, UNSURE]
+    # Of these the first is near the threshold alone, the second near the tie alone.
+    near = scores_of([0.2, 0.79, 0.01], [0.4, 0.59, 0.01])
+    assert Misclassified(0.15).judge_with_margin(near, 0.3).tolist() == [THRESHOLD, THRESHOLD]
+    assert Misclassified(0.15).judge_with_margin(near, 0.36).tolist() == [UNSURE, THRESHOLD]
+    assert Misclassified(0.15).judge_with_margin(near, 0.4).tolist() == [UNSURE, UNSURE]
     assert Outlier("centre", 0.9).judge_with_margin(scores, 1.0).tolist() == [
         KEEP,
         KEEP,
