@@ -205,7 +205,8 @@ def test_the_processes_of_a_driver_that_is_killed_end(workspace: Workspace, tmp_
     working = below(driver.pid)
     assert len(working) >= 2
     driver.kill()
-    driver.communicate()
+    driver.wait()
+    driver.stdout.close()
     assert gone(working)
 
 
