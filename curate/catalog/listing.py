@@ -136,6 +136,17 @@ def set_controls(connection: Connection, run_id: str, candidate_ids: Sequence[in
 
 def nearest_misses(connection: Connection, run_id: str, count: int) -> list[RowMapping]:
     """Removed candidates whose largest p(true class) was smallest when they left."""
+    if count < 1:
+        return []
+    removed = (verdicts.c.run_id == run_id, verdicts.c.outcome == "removed")
+    # The candidates of all that were removed need not be looked up.
+    largest = connection.scalar(
+        select(verdicts.c.p_true)
+        .where(*removed, verdicts.c.p_true.is_not(None))
+        .order_by(verdicts.c.p_true)
+        .offset(count - 1)
+        .limit(1)
+    )
     query = (
         select(
             verdicts,
@@ -146,8 +157,10 @@ def nearest_misses(connection: Connection, run_id: str, count: int) -> list[RowM
         )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .join(images, images.c.sha256 == candidates.c.sha256)
-        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "removed")
+        .where(*removed)
         .order_by(verdicts.c.p_true.nulls_last(), candidates.c.key)
         .limit(count)
     )
+    if largest is not None:
+        query = query.where(verdicts.c.p_true <= largest)
     return [row._mapping for row in connection.execute(query)]
