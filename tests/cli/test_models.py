@@ -55,18 +55,18 @@ def test_what_finetune_makes_check_reads(tiles: Path, tmp_path: Path) -> None:
     assert f"use it as      --model 'checkpoint/{output}'" in text
     assert "learned from   9 photos, 1 epochs" in text
     assert "refused        1 (not-an-image 1; see " in text
-    summary = json.loads(run_curate("--json", *command).stdout)
+    # The same command again, which has nothing left to do.
+    summary = json.loads(run_curate("--json", *command, "--strict", expect=1).stdout)
     assert summary["accuracy"]["n"] == 3
     assert summary["refused"] == {"not-an-image": 1}
-    run_curate(*command, "--strict", expect=1)
-    for name in (summary["model"], summary["model_in_full"]):
-        check = ("models", "check", name, "--folder", tiles, "--device", "cpu")
-        checked = json.loads(run_curate(*check, "--json").stdout)
-        assert checked["model"]["fingerprint"] == summary["fingerprint"]
-        assert checked["label_space"] == "my three.csv"
-        assert checked["accuracy"]["native"]["n"] == checked["accuracy"]["paper"]["n"] == 12
-        assert checked["failed"] == 1
-    text = run_curate(*check).stdout
+    folder = ("--folder", tiles, "--device", "cpu")
+    checked = json.loads(run_curate("models", "check", summary["model"], *folder, "--json").stdout)
+    assert checked["model"]["fingerprint"] == summary["fingerprint"]
+    assert checked["label_space"] == "my three.csv"
+    assert checked["accuracy"]["native"]["n"] == checked["accuracy"]["paper"]["n"] == 12
+    assert checked["failed"] == 1
+    in_full = ("models", "check", summary["model_in_full"], *folder, "--strict")
+    text = run_curate(*in_full, expect=1).stdout
+    assert f"fingerprint    {summary['fingerprint']}" in text
     assert "of 12 photos, native view" in text
     assert "failed         1 photos (listed with --json)" in text
-    run_curate(*check, "--strict", expect=1)

@@ -76,6 +76,7 @@ def test_folders_may_bear_names_and_what_cannot_be_used_is_told(
     assert summary["accuracy"] == whole["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_view_that_the_network_does_not_take_is_a_note(folder: Path, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
