@@ -146,6 +146,7 @@ class RayEngine(CrewEngine):
         self._refs: dict[Any, tuple[_Handle, int | None]] = {}
         # How many actors there are to be, what each has, and the job as they are told it.
         self._wanted, self._resources, self._told = 0, {"num_cpus": 1}, b""
+        self._code = own_code()
         self._grown = self._waiting = 0.0
 
     @property
@@ -229,7 +230,7 @@ class RayEngine(CrewEngine):
         handle: Any = ray.remote(Actor).options(**self._resources, **options).remote()
         worker = _Handle("a Ray worker", most, handle=handle, refs=self._refs)
         self._crew.append(worker)
-        self._refs[handle.begin.remote(own_code(), self._told, cores)] = (worker, None)
+        self._refs[handle.begin.remote(self._code, self._told, cores)] = (worker, None)
 
     def _replace(self, worker: Worker) -> bool:
         if self._losses > 3 + self._wanted:
@@ -243,6 +244,7 @@ class RayEngine(CrewEngine):
         self._look_around()
         if not self._refs:
             time.sleep(_LOOK)
+            return
         if not ray.wait(list(self._refs), num_returns=1, timeout=_LOOK)[0]:
             return
         done, _ = ray.wait(list(self._refs), num_returns=len(self._refs), timeout=0)
