@@ -84,7 +84,7 @@ def begin_run(
 
     The caller holds the workspace's stage "filter".
     """
-    earlier = finished_run(workspace, from_run) if from_run else None
+    earlier = None if from_run is None else finished_run(workspace, from_run)
     if earlier is None:
         check_label_space(workspace)
     settings = workspace.settings.filter

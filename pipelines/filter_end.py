@@ -89,9 +89,13 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
         files = twins.stored_files(connection, places)
     # People shall see the flags of what stands on the shortlist.
     measure_some(workspace, sorted({sha256 for sha256, _ in files.values()}))
+    if run.candidates.control:
+        with workspace.catalogue.write() as connection:
+            listing.set_controls(connection, run.id, run.candidates.control)
+        text = control_text(control_cells(workspace, run.id), "csv")
+        write_bytes(run.folder / "control.csv", text.encode())
     with workspace.catalogue.write() as connection:
         listing.set_places(connection, run.id, places)
-        listing.set_controls(connection, run.id, run.candidates.control)
         rows = listing.shortlist(connection, run.id)
         flags = shortlist_flags(workspace, rows)
         text = shortlist_text(rows, workspace, flags, "csv")
@@ -102,9 +106,6 @@ def end_run(run: FilterRun, earlier_seconds: float, started: float) -> dict[str,
             run.id,
             {"state": "finished", "summary": summary, "record": record, "finished": now()},
         )
-    if run.candidates.control:
-        text = control_text(control_cells(workspace, run.id), "csv")
-        write_bytes(run.folder / "control.csv", text.encode())
     return summary
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from curate.catalog import judging
 from curate.errors import UnknownNameError, UsageError
 from curate.files import canonical_json, printable, sha256_bytes
+from curate.setting_groups import FilterSettings
 from pipelines.candidate_set import CandidateSet
 from pipelines.scoring import Scorer
 from pipelines.workspace import Workspace
@@ -130,7 +131,8 @@ def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str
             told = json.loads(Path(run).read_bytes())
             settings, record = told["settings"], told
             given, classes = dict(settings["filter"]), settings["classes"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            _check_told(record, given, classes)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UsageError(f"{printable(run)} is no run.json of a run: {error}") from error
     else:
         with workspace.catalogue.read() as connection:
@@ -145,6 +147,25 @@ def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str
     for name in ("filter.models", "filter.without"):
         options[name] = tuple(options.get(name, ()))
     return workspace.changed(options), list(classes or ()), record
+
+
+def _check_told(
+    record: Mapping[str, Any], given: Mapping[str, Any], classes: Sequence[str] | None
+) -> None:
+    """Raise a ValueError, TypeError or KeyError where a `run.json` lacks what it needs."""
+    for one in (*record["models"], record["label_space"]):
+        if not isinstance(one["fingerprint"], str):
+            raise TypeError("a fingerprint that is no text")
+    for name in ("run", "set"):
+        if not isinstance(record[name], str):
+            raise TypeError(f"its {name} is no text")
+    if type(record["candidates"]) is not int:
+        raise TypeError("its candidates are no number")
+    for some in (classes or [], given["models"], given["without"]):
+        if not (isinstance(some, list) and all(isinstance(name, str) for name in some)):
+            raise TypeError("a list of names is none")
+    if unknown := sorted(set(given) - set(FilterSettings.model_fields)):
+        raise ValueError(f"unknown setting {unknown[0]!r}")
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -74,6 +74,8 @@ class FilterRun:
             self.job = replace(job, widened=self._row["widened"])
             engine.widen(self.job)
         self._earlier_seconds = 0.0
+        #: Whether another command has widened the margins since this one took them over.
+        self._outdated = False
         self.finished_summary: dict[str, Any] | None = None
         if self._row is not None and self._row["state"] == "finished" and self._whole(self._row):
             self.finished_summary = dict(self._row["summary"])
@@ -95,8 +97,8 @@ class FilterRun:
             with one_at_a_time(self.workspace, "filter-end"):
                 self._adopt(donor)
                 return end_run(self, 0.0, started)
-        if self._serves():
-            return end_run(self, 0.0, started)
+        if (summary := self._served(started)) is not None:
+            return summary
         chunks = self.candidates.chunk_count
         if self.workspace.catalogue.side_by_side:
             self._work: Work = SideBySide(self.workspace, self.id, chunks)
@@ -119,9 +121,9 @@ class FilterRun:
             found = judging.candidates_by_id(connection, self.candidates.span(number))
         return Chunk(number, tuple(found))
 
-    def _serves(self) -> bool:
-        """Whether all verdicts are there without any scoring."""
-        return False
+    def _served(self, started: float) -> dict[str, Any] | None:
+        """The summary, where all verdicts are there without any scoring."""
+        return None
 
     def _chunks(self, stop: Stop) -> Iterator[Chunk]:
         """What the engine is to score."""
@@ -184,7 +186,8 @@ class FilterRun:
             if self._row["state"] == "finished":
                 judging.reopen_run(connection, self.id)
             if self._row["scores_run"] != scores_run:
-                judging.forget_verdicts(connection, self.id)
+                # A part that stayed named would keep its candidates from being scored again.
+                judging.forget_parts(connection, self.id)
                 judging.update_run(connection, self.id, {"scores_run": scores_run})
 
     def _adopt(self, donor: RowMapping) -> None:
@@ -235,6 +238,8 @@ class FilterRun:
                     if not self._name_part(whole, scored):
                         return False
                     bar.advance(len(whole.candidates))
+                if self._outdated:
+                    return False
                 if not self._work.waits(stop):
                     break
         if (done := self._count_scored()) < total:
@@ -264,6 +269,7 @@ class FilterRun:
             "and all is scored again"
         )
         self.job = replace(self.job, widened=widened)
+        self._outdated = False
         self.engine.widen(self.job)
 
     def _split(self) -> None:
@@ -294,8 +300,12 @@ class FilterRun:
                 self._earlier_seconds += part["seconds"] / self.engine.workers
         broken = [part["number"] for part in named if part["number"] not in sound]
         if broken:
-            say(f"{len(broken)} parts of run {self.id} are scored again")
             with self.workspace.catalogue.write() as connection:
+                row = judging.run(connection, self.id)
+                if row is not None and row["state"] == "finished":
+                    # Another command has ended the run meanwhile, and removed its parts.
+                    return {part["number"] for part in named}
+                say(f"{len(broken)} parts of run {self.id} are scored again")
                 for number in broken:
                     judging.forget_part(connection, self.id, number, ids[number])
                 self._work.reopen(connection, broken)
@@ -334,6 +344,7 @@ class FilterRun:
         with self.workspace.catalogue.write() as connection:
             row = judging.run(connection, self.id)
             if row is None or row["widened"] != scored.made_by["widened"]:
+                self._outdated = True
                 return False
             if self._work.finish(connection, chunk.number):
                 judging.add_part(connection, part, rows)

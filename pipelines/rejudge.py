@@ -36,11 +36,14 @@ class Settled:
         chunk: all of it.
         verdicts: one a candidate; None where its scores do not suffice.
         rows: the stored scores of the others.
+        moved: whether some are stored under another key than their candidate's, so that a run
+            which judges them cannot share them.
     """
 
     chunk: Chunk
     verdicts: list[Verdict | None]
     rows: pa.Table
+    moved: bool = False
 
     def rest(self) -> Chunk:
         """The candidates whose views must be scored."""
@@ -64,7 +67,10 @@ class Settled:
         table, verdicts = self.rows, list(self.verdicts)
         if scored is not None:
             fresh = pq.read_table(io.BytesIO(scored.part))
-            table = pa.concat_tables([table.select(fresh.column_names).cast(fresh.schema), fresh])
+            # A rule that judges the mean has a column of its own, and scores without it settle
+            # nothing.
+            kept = [table.select(fresh.column_names).cast(fresh.schema)] if len(table) else []
+            table = pa.concat_tables([*kept, fresh])
             table = table.sort_by([(name, "ascending") for name in ("candidate", "model", "view")])
             left = iter(scored.verdicts)
             verdicts = [verdict or next(left) for verdict in verdicts]
@@ -153,7 +159,7 @@ class Given:
         verdicts = judge_stored(stored, targets, plan.rule, plan.order)
         settled = [n for n, verdict in enumerate(verdicts) if verdict is not None]
         rows = self._told(table, stored, chunk.candidates, keys, settled, moved)
-        return Settled(chunk, verdicts, rows)
+        return Settled(chunk, verdicts, rows, moved)
 
     def _stored_keys(self, candidates: Sequence[Candidate]) -> tuple[list[str], bool]:
         """Under which key each candidate's scores are stored, empty where under none.

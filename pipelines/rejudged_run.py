@@ -7,6 +7,7 @@ from typing import Any
 
 from curate.catalog import judging
 from curate.progress import Stop, progress, say
+from pipelines.filter_end import end_run
 from pipelines.filter_run import FilterRun
 from pipelines.rejudge import Settled
 from pipelines.scoring import Chunk, Scored
@@ -19,54 +20,71 @@ _AT_ONCE = 20_000
 class RejudgedRun(FilterRun):
     """A `FilterRun` whose `given` is there.
 
-    Where stored scores decide all candidates it shares them, as runs that differ in caps do.
+    Where stored scores decide all candidates, under the labels that they had, it shares them, as
+    runs that differ in caps do.
     Otherwise each of its parts holds the stored scores of what they decide and the new ones of the
     rest.
     """
 
     _settled: dict[int, Settled]
 
-    def _serves(self) -> bool:
+    def _served(self, started: float) -> dict[str, Any] | None:
         assert self.given is not None
         self._settled = {}
         if self.given.rewrites:
             # They say something else now, so that they are told anew.
-            return False
+            return None
+        was_finished = self._row is not None and self._row["state"] == "finished"
         with one_at_a_time(self.workspace, "filter-end"):
-            left = self._settle_all()
+            with self.workspace.catalogue.read() as connection:
+                self._row = judging.run(connection, self.id)
+            if self._row is not None:
+                if self._row["scores_run"] == self.id:
+                    # More views are needed; an earlier start, or another command, scores them.
+                    return None
+                if self._row["state"] == "finished" and not was_finished:
+                    return dict(self._row["summary"])
+            left, moved = self._settle_all()
+            if not left and not moved:
+                return end_run(self, 0.0, started)
+            # From here on another command leaves verdicts and parts alone.
+            with self.workspace.catalogue.read() as connection:
+                self._row = judging.run(connection, self.id)
+            self._begin(self.id)
         if left:
             say(
                 f"{left} of {len(self.candidates.ids)} candidates need more views than run "
                 f"{self.given.run_id} has scored"
             )
-        return not left
+        return None
 
-    def _settle_all(self) -> int:
-        """Record the verdicts of stored scores; gives how many candidates they do not decide."""
+    def _settle_all(self) -> tuple[int, bool]:
+        """Record the verdicts of stored scores.
+
+        Returns:
+            How many candidates they do not decide, and whether some have another key by now, under
+            which readers would not find their scores.
+        """
         assert self.given is not None
-        with self.workspace.catalogue.read() as connection:
-            self._row = judging.run(connection, self.id)
-            decided = judging.count_verdicts(connection, self.id)
-        if self._row is not None and self._row["scores_run"] == self.id and decided:
-            return len(self.candidates.ids) - decided
         self._begin(self.given.scores_run)
         with self.workspace.catalogue.write() as connection:
             judging.forget_verdicts(connection, self.id)
-        left = 0
+        left, moved = 0, False
         rows: list[dict[str, Any]] = []
         with progress("judge", len(self.candidates.ids)) as bar:
             for number, ids in self.candidates.spans():
                 settled = self.given.settle(self.chunk(number))
                 left += len(settled.rest().candidates)
-                if not left:
+                moved |= settled.moved
+                if not left and not moved:
                     pairs = zip(settled.chunk.candidates, settled.verdicts, strict=True)
                     rows += [self._verdict_row(c, verdict) for c, verdict in pairs if verdict]
                     if len(rows) >= _AT_ONCE:
                         self._add(rows)
                 bar.advance(len(ids))
-        if not left:
+        if not left and not moved:
             self._add(rows)
-        return left
+        return left, moved
 
     def _add(self, rows: list[dict[str, Any]]) -> None:
         with self.workspace.catalogue.write() as connection:
@@ -77,6 +95,8 @@ class RejudgedRun(FilterRun):
         assert self.given is not None
         self._settled.clear()
         for number in self._work.numbers(stop):
+            if stop.requested:
+                return
             settled = self.given.settle(self.chunk(number))
             rest = settled.rest()
             self._settled[number] = settled
@@ -84,8 +104,9 @@ class RejudgedRun(FilterRun):
                 yield rest
                 continue
             made_by = {"from_run": self.given.run_id, "widened": self.job.widened}
-            self._name_part(settled.chunk, settled.joined(None, made_by))
             del self._settled[number]
+            if not self._name_part(settled.chunk, settled.joined(None, made_by)):
+                return
 
     def _completed(self, chunk: Chunk, scored: Scored) -> tuple[Chunk, Scored]:
         settled = self._settled.pop(chunk.number)

@@ -136,9 +136,13 @@ class SideBySide:
 
     def prepare(self, how: Callable[[], set[int]]) -> None:
         """See `Work.prepare`."""
+        # What was claimed under margins that proved too narrow is not at work any more.
+        with self._lock:
+            self._held.clear()
         with one_at_a_time(self._workspace, "filter-begin"):
             how()
             with self._workspace.catalogue.write() as connection:
+                claims.give_back(connection, self._run, self._holder)
                 # One more than there are chunks: the end of the run.
                 claims.add_chunks(connection, self._run, self._count + 1)
         if self._renewing is None:
