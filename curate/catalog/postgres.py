@@ -172,6 +172,8 @@ def _engine(url: URL) -> Any:
     try:
         engine = create_engine(
             url,
+            # Whatever the server's default is: a turn is of no use to a state seen before it.
+            isolation_level="READ COMMITTED",
             # A server that was started anew since is no reason to fail.
             pool_pre_ping=True,
             max_overflow=30,

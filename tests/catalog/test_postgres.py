@@ -88,22 +88,27 @@ def test_text_is_ordered_by_its_bytes_whatever_the_database_orders_by(postgres: 
     postgres.drop(other)
 
 
-def test_a_writer_waits_for_its_turn_before_it_reads(database: PostgresCatalogue) -> None:
-    with database.write() as connection:
-        facts.remember(connection, "n", "0")
+@pytest.mark.parametrize("default", ["read%20committed", "serializable"])
+def test_a_writer_waits_for_its_turn_before_it_reads(address: str, default: str) -> None:
+    there = (
+        f"{address}?options=-cdefault_transaction_isolation%3D{default.replace('%20', '%5C%20')}"
+    )
     seen: list[str | None] = []
+    with closing(open_database(there, create=True)) as database:
 
-    def add() -> None:
+        def look() -> None:
+            with database.write() as connection:
+                seen.append(facts.recall(connection, "n"))
+
         with database.write() as connection:
-            seen.append(facts.recall(connection, "n"))
-
-    with database.write() as connection:
-        second = threading.Thread(target=add)
-        second.start()
-        time.sleep(0.3)
-        assert not seen
-        connection.execute(update(facts_table).values(value="1"))
-    second.join()
+            facts.remember(connection, "n", "0")
+        with database.write() as connection:
+            second = threading.Thread(target=look)
+            second.start()
+            time.sleep(0.3)
+            assert not seen
+            connection.execute(update(facts_table).values(value="1"))
+        second.join()
     assert seen == ["1"]
 
 
