@@ -30,7 +30,11 @@ _live: list[Any] = []
 
 
 def say(text: str) -> None:
-    """One message to the user, on standard error."""
+    """One message to the user, on standard error.
+
+    Signs that would steer a terminal are shown as question marks: a text may hold what others wrote.
+    """
+    text = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
     if _live:
         _live[-1].print(text, markup=False, highlight=False)
         return

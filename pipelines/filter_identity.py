@@ -99,17 +99,27 @@ def settings_record(
     """The settings that repeat a run (see `like`): no secret, and no folder of this machine."""
     shown = workspace.settings.filter.model_dump(mode="json")
     names = zip(workspace.settings.filter.models, record["models"], strict=True)
+    space = workspace.settings.label_space
+    root = workspace.root
     return {
-        "label_space": _shown(workspace.settings.label_space, record["label_space"]["name"]),
+        "label_space": _shown(space, record["label_space"]["name"], root),
+        "concepts": workspace.settings.concepts,
         "classes": None if wnids is None else list(wnids),
-        "filter": shown | {"models": [_shown(name, model["name"]) for name, model in names]},
+        "quality": workspace.settings.quality.model_dump(mode="json"),
+        "filter": shown | {"models": [_shown(name, model["name"], root) for name, model in names]},
     }
 
 
-def _shown(name: str, public: str) -> str:
-    """A model as the settings name it, unless that tells where its files lie on this machine."""
-    path = name.removeprefix("checkpoint/").partition("?")[0]
-    return public if name != public and Path(path).is_absolute() else name
+def _shown(name: str, public: str, root: Path) -> str:
+    """A model or table as the settings name it, but for folders of this machine: a file of the
+    workspace is named from there, any other one by its own name."""
+    family = "checkpoint/" if name.startswith("checkpoint/") else ""
+    path, mark, query = name.removeprefix(family).partition("?")
+    if not Path(path).is_absolute():
+        return name
+    if Path(path).is_relative_to(root) and "=/" not in query:
+        return f"{family}{Path(path).relative_to(root).as_posix()}{mark}{query}"
+    return public
 
 
 def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str, Any]]:
@@ -144,6 +154,7 @@ def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str
         given, classes = dict(settings["filter"]), settings.get("classes")
     apart = ("device", "backend", "precision", "engine", "ray_address")
     options = {f"filter.{name}": value for name, value in given.items() if name not in apart}
+    options |= {f"quality.{name}": value for name, value in settings.get("quality", {}).items()}
     for name in ("filter.models", "filter.without"):
         options[name] = tuple(options.get(name, ()))
     return workspace.changed(options), list(classes or ()), record

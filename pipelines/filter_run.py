@@ -346,6 +346,9 @@ class FilterRun:
             if row is None or row["widened"] != scored.made_by["widened"]:
                 self._outdated = True
                 return False
+            if row["state"] != "running" or row["scores_run"] != self.id:
+                # Another command has ended the run, or found scores that serve.
+                return True
             if self._work.finish(connection, chunk.number):
                 judging.add_part(connection, part, rows)
         return True

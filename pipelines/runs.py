@@ -55,11 +55,12 @@ def finished_run(workspace: Workspace, run_id: str | None = None) -> RowMapping:
 
 
 def as_judged(workspace: Workspace, run: RowMapping) -> Workspace:
-    """The workspace with the label space that a run was judged within (see `rejudge`).
+    """The workspace with the rule and the label space that a run was judged by (see `rejudge`).
 
     Raises:
         UsageError: that label space is gone, or has changed.
     """
+    workspace = workspace.changed({"filter.rule": run["record"]["rule"]})
     its = run["record"]["label_space"]
     if its["fingerprint"] == workspace.label_space.fingerprint:
         return workspace

@@ -227,6 +227,7 @@ def filter_(
     Example: curate filter --classes dragonfly,goldfinch
     """
     from pipelines.filter import run_filter
+    from pipelines.runs import as_judged, finished_run
     from pipelines.status import run_by_class
 
     if label_space is not None and from_run is None:
@@ -264,7 +265,8 @@ def filter_(
         summary = summary | {"failed_list": str(opened.root / summary["failed_list"])}
     text = funnel_text(summary)
     if by_class:
-        rows = run_by_class(opened, summary["run"])
+        judged = as_judged(opened, finished_run(opened, summary["run"]))
+        rows = run_by_class(judged, summary["run"])
         summary = summary | {"by_class": rows}
         text += "\n\n" + by_class_text(rows)
     emit(summary, text)

@@ -26,6 +26,9 @@ SAFETY = 2.0
 #: And no less than this: a sample may happen to meet no error.
 LEAST = 1e-3
 
+#: A margin that no log-odds of a network is outside of.
+EVERYTHING = 1e4
+
 #: The margin grows by this factor each time that it has proved too narrow.
 WIDER = 2.0
 
@@ -52,7 +55,9 @@ def with_margins(
     run = spread or (lambda calls: [call() for call in calls])
     margins = [0.0] * len(plan.forwards)
     for model, error in zip(models, run([measure(model) for model in models]), strict=True):
-        margins[model] = max(LEAST, SAFETY * error) * WIDER**widened
+        # A sample that shows nothing lets low precision decide nothing.
+        margin = max(LEAST, SAFETY * error) if photos else EVERYTHING
+        margins[model] = margin * WIDER**widened
     return replace(plan, margins=margins)
 
 

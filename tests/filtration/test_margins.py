@@ -16,6 +16,7 @@ from PIL import Image
 from scipy.special import logsumexp
 
 from curate.filtration.margins import (
+    EVERYTHING,
     LEAST,
     SAFETY,
     WIDER,
@@ -148,12 +149,12 @@ def test_each_widening_widens_by_the_same_factor(photos: list[Photo]) -> None:
     np.testing.assert_allclose(thrice, np.asarray(base) * WIDER**3)
 
 
-def test_a_sample_without_error_or_without_photos_still_gives_a_margin(
+def test_a_sample_without_error_has_the_least_margin_and_one_without_photos_the_widest(
     photos: list[Photo],
 ) -> None:
     plan = plan_with(lambda c: Noisy(c, 0.0))
     assert with_margins(plan, photos).margins == [LEAST]
-    assert with_margins(plan, []).margins == [LEAST]
+    assert with_margins(plan, []).margins == [EVERYTHING]
     assert with_margins(plan, photos, 2).margins == [LEAST * WIDER**2]
 
 

@@ -97,3 +97,10 @@ def test_a_run_json_that_is_not_what_it_says_is_one_line(
     with pytest.raises(UsageError, match="is no run.json") as told:
         like(workspace, str(path))
     assert "\n" not in str(told.value)
+
+
+def test_a_message_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from curate.progress import say
+
+    say("weights for \x1b[2Jmodel\u202e\ntwo lines")
+    assert capsys.readouterr().err == "weights for ?[2Jmodel?\ntwo lines\n"
