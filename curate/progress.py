@@ -32,7 +32,8 @@ _live: list[Any] = []
 def say(text: str) -> None:
     """One message to the user, on standard error.
 
-    Signs that would steer a terminal are shown as question marks: a text may hold what others wrote.
+    Signs that would steer a terminal are shown as question marks: others may have written some of
+    it.
     """
     text = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
     if _live:
