@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -31,15 +32,21 @@ MODELS = ("lite/efficientnet_lite0",)
 
 
 def outcome(workspace: Workspace) -> dict[str, Any]:
-    """What a run leaves, without times: verdicts, parts, scores and shortlist, byte for byte."""
+    """What a run leaves, without times: verdicts, parts, scores and shortlist, byte for byte.
+
+    Its record tells the engine among the settings, which may differ.
+    """
     row = finished_run(workspace)
     folder = workspace.run_folder(row["id"])
+    record = json.loads((folder / "run.json").read_bytes())
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "run.json"}
     with workspace.catalogue.read() as connection:
         said = connection.execute(select(verdicts).order_by(verdicts.c.candidate_id))
         return {
             "verdicts": [tuple(verdict) for verdict in said],
             "parts": [(p["number"], p["sha256"]) for p in judging.run_parts(connection, row["id"])],
-            "files": {path.name: path.read_bytes() for path in sorted(folder.iterdir())},
+            "files": files,
+            "record": {name: value for name, value in record.items() if name != "settings"},
             "shortlist": read_shortlist(workspace)[1],
         }
 
