@@ -19,6 +19,9 @@ from pipelines.workspace import Workspace
 #: Raise it when the same settings would give other scores.
 _SCORING = 2
 
+#: Settings that say where and how fast, and change no verdict.
+_WHERE = ("device", "backend", "precision", "engine", "ray_address")
+
 
 def identity(
     workspace: Workspace,
@@ -97,7 +100,7 @@ def settings_record(
     workspace: Workspace, record: Mapping[str, Any], wnids: Sequence[str] | None
 ) -> dict[str, Any]:
     """The settings that repeat a run (see `like`): no secret, and no folder of this machine."""
-    shown = workspace.settings.filter.model_dump(mode="json")
+    shown = without(workspace.settings.filter.model_dump(mode="json"), *_WHERE)
     names = zip(workspace.settings.filter.models, record["models"], strict=True)
     space = workspace.settings.label_space
     root = workspace.root
@@ -152,8 +155,7 @@ def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str
             raise UnknownNameError("run", run, known)
         settings, record = row["settings"], {"run": run, **row["record"]}
         given, classes = dict(settings["filter"]), settings.get("classes")
-    apart = ("device", "backend", "precision", "engine", "ray_address")
-    options = {f"filter.{name}": value for name, value in given.items() if name not in apart}
+    options = {f"filter.{name}": value for name, value in given.items() if name not in _WHERE}
     options |= {f"quality.{name}": value for name, value in settings.get("quality", {}).items()}
     for name in ("filter.models", "filter.without"):
         options[name] = tuple(options.get(name, ()))
