@@ -8,6 +8,7 @@ all survivors, are looked at by the classifier in fp32 as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ def with_margins(
     margins = [0.0] * len(plan.forwards)
     for model, error in zip(models, run([measure(model) for model in models]), strict=True):
         # A sample that shows nothing lets low precision decide nothing.
-        margin = max(LEAST, SAFETY * error) if photos else EVERYTHING
+        margin = max(LEAST, SAFETY * error) if math.isfinite(error) else EVERYTHING
         margins[model] = margin * WIDER**widened
     return replace(plan, margins=margins)
 
@@ -74,12 +75,12 @@ def largest_error(plan: Plan, photos: Sequence[Photo], model: int) -> float:
     space: no log-odds changes by more than max d - min d.
 
     Returns:
-        Over the centre views of the photos; 0 without photos.
+        Over the centre views of the photos; infinite where none has a number by both.
     """
     recipe, columns = plan.recipes[model], plan.columns[model]
     forward, classifier = plan.forwards[model], plan.classifiers[model]
     crops = make_crops([p.resized[recipe] for p in photos], recipe.crop, classifier.device)
-    largest = 0.0
+    largest, is_known = 0.0, False
     for start in range(0, len(photos), forward.batch_size):
         items = range(len(photos))[start : start + forward.batch_size]
         runs: Any = forward
@@ -99,8 +100,9 @@ def largest_error(plan: Plan, photos: Sequence[Photo], model: int) -> float:
         # Views that overflow in low precision are looked at again anyway.
         off = off[np.isfinite(off).all(axis=1)]
         if len(off):
+            is_known = True
             largest = max(largest, float((off.max(axis=1) - off.min(axis=1)).max()))
-    return largest
+    return largest if is_known else math.inf
 
 
 def _array(logits: object) -> np.ndarray:

@@ -38,9 +38,9 @@ def small_network(seed: int, sharpness: float, recipe: ViewRecipe = TINY) -> Cla
         torch.nn.Conv2d(3, 8, patch, stride=patch),
         torch.nn.BatchNorm2d(8),
         torch.nn.ReLU(),
-        torch.nn.AdaptiveMaxPool2d(3),
+        torch.nn.AdaptiveMaxPool2d(4),
         torch.nn.Flatten(),
-        torch.nn.Linear(72, 8),
+        torch.nn.Linear(128, 8),
     )
     with torch.no_grad():
         for parameter in module.parameters():
@@ -58,7 +58,6 @@ def classifier_of(module: torch.nn.Module, recipe: ViewRecipe = TINY) -> Classif
         module=module,
         output=OUTPUT,
         preprocessing=Preprocessing(recipe, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "test"),
-        fingerprint="0" * 64,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,33 @@ def test_autocast_with_the_margin_that_its_own_photos_show_gives_the_verdicts_of
     assert result.counts.quick > result.counts.again
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "way", [("onnx", "fp32"), ("compile", "fp32"), ("compile", "bf16")], ids="-".join
+)
+def test_other_ways_to_run_a_network_give_the_verdicts_of_fp32(
+    pictures: list[Image.Image],
+    way: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from curate.models.forwards import make_forward
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    classifiers = [small_network(n, 0.3) for n in range(2)]
+    forwards = [make_forward(c, *way, TINY.crop) for c in classifiers]
+    photos = [Photo({TINY: resize_short_side(picture, TINY)}) for picture in pictures]
+    for rule in (Misclassified(0.3), Outlier("centre", 0.7), Outlier("mean", 0.7)):
+        exact = plan_for(classifiers, rule)
+        with bound_threads(1):
+            quick = with_margins(replace(exact, forwards=forwards, share_all=True), photos)
+        targets = targets_for(rule, 20)
+        result = judged(pictures, targets, quick)
+        assert_one_verdict(result, judged(pictures, targets, exact))
+        assert result.counts.flips == 0
+        assert result.counts.quick > result.counts.again
+
+
 @EACH_RULE
 def test_a_margin_that_is_too_narrow_is_told_by_flips(
     pictures: list[Image.Image], rule: Rule
@@ -235,7 +263,7 @@ def test_a_view_let_pass_that_fp32_would_not_is_a_flip_though_it_was_not_repeate
     targets = [1 + n % 4 if target >= 0 else -1 for n, target in enumerate(targets_for(rule, 20))]
     sound = judged(pictures, targets, exact)
     # So sure of class 0 that nobody is removed.
-    blind = [Pushes(classifier, 0, 20.0) for classifier in exact.classifiers]
+    blind = [Pushes(classifier, 0, 1000.0) for classifier in exact.classifiers]
     plan = replace(exact, forwards=blind, margins=[1e-4, 1e-4], share_all=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cascade, "REPEAT_ONE_IN", 10**18)
@@ -250,7 +278,7 @@ def test_one_decision_in_a_hundred_is_repeated_whatever_the_chunk(
 ) -> None:
     exact = plan_for([small_network(n, 0.05) for n in range(2)], Misclassified(0.3))
     total = Counts()
-    for seed in range(8):
+    for seed in range(20):
         plan = noisy(exact, 0.001, covering(0.001), share_all=True, seed=seed)
         total += judged(pictures, targets_for(plan.rule, 20), plan).counts
     assert total.quick > 1000

@@ -120,7 +120,8 @@ def test_a_view_that_overflows_does_not_make_the_margin_infinite(
     error = largest_error(plan_with(lambda c: Off(c, by)), photos, 0)
     assert error == pytest.approx(0.25, abs=1e-4)
     by[:, 0] = value
-    assert largest_error(plan_with(lambda c: Off(c, by)), photos, 0) == 0
+    assert largest_error(plan_with(lambda c: Off(c, by)), photos, 0) == np.inf
+    assert with_margins(plan_with(lambda c: Off(c, by)), photos).margins == [EVERYTHING]
 
 
 def test_every_photo_of_the_sample_counts(photos: list[Photo]) -> None:
