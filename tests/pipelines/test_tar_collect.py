@@ -23,6 +23,7 @@ from curate.files import sha256_bytes, sha256_file
 from curate.sources.tar_members import Members
 from pipelines.collect import collect_tar
 from pipelines.workspace import Workspace, create_workspace
+from tests.pipelines.stored import stored_files
 from tests.running import dying, killed_until_done, run_curate
 
 TENCH, GOLDFISH, EAGLE = WNIDS = ("n01440764", "n01443537", "n01614925")
@@ -120,7 +121,7 @@ def content(workspace: Workspace) -> tuple[object, ...]:
             for table in (images, candidates, origins)
         ]
         refused = sorted((row["locator"], row["reason"]) for row in intake.refused(connection))
-    stored = [(name, sha256_file(path)) for name, path in workspace.store]
+    stored = [(name, sha256_file(path)) for name, path in stored_files(workspace)]
     return (*tables, refused, stored)
 
 
@@ -154,7 +155,7 @@ def test_an_outer_tar_gives_candidates_with_class_and_place(
         for n, wnid in enumerate(WNIDS)
         for number in range(3)
     }
-    assert {path.read_bytes() for _, path in workspace.store} == set(photos[:9])
+    assert {path.read_bytes() for _, path in stored_files(workspace)} == set(photos[:9])
 
 
 def test_a_class_tar_and_class_folders_in_a_tar_give_candidates(
@@ -244,7 +245,7 @@ def test_a_second_start_finds_everything_known_and_puts_back_what_the_store_lost
 ) -> None:
     collect_tar(workspace, whole)
     before = content(workspace)
-    stored = list(workspace.store)
+    stored = stored_files(workspace)
     stored[0][1].unlink()
     stored[1][1].write_bytes(bytes(stored[1][1].stat().st_size))
     assert content(workspace) != before
@@ -365,5 +366,5 @@ def test_the_kill_test_finds_files_that_are_written_in_place(
         assert dying("--fault", fault, *command, at="half:100") is None
     else:
         assert dying(*command, at="replace:100") is None
-    torn = [name for name, path in killed.store if sha256_file(path) != name]
+    torn = [name for name, path in stored_files(killed) if sha256_file(path) != name]
     assert bool(torn) == bool(fault)
