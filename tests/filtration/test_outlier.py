@@ -242,6 +242,22 @@ def test_a_survivor_near_the_limit_is_borderline_and_no_other(
         assert (removed.outcome, removed.borderline) == ("removed", True)
 
 
+def test_a_corner_near_the_limit_makes_nobody_borderline_by_its_centre(
+    pictures: list[Image.Image],
+) -> None:
+    plan = plan_for([small_network(3, 0.2)], Outlier("centre", 0.0))
+    survivors = 0
+    for photo, s in zip(pictures, judged_plainly(pictures, plan), strict=True):
+        least = float(s.p[0, 4].max())
+        if s.confidence > least + 2 * MARGIN:
+            verdict = judged([photo], [-1], replace(plan, rule=Outlier("centre", least))).verdicts[
+                0
+            ]
+            assert (verdict.outcome, verdict.borderline) == ("survivor", False)
+            survivors += 1
+    assert survivors > 3
+
+
 def test_what_a_mean_might_still_have_reached_makes_nobody_borderline(
     pictures: list[Image.Image],
 ) -> None:
