@@ -258,7 +258,7 @@ def in_own_process(name: str, way: str, arguments: Sequence[str]) -> dict[str, A
     command = [sys.executable, __file__, "--one", name, way, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        return (done.stderr.strip().splitlines() or ["failed"])[-1]
+        return (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -305,7 +305,10 @@ def main() -> None:
                 cold = in_own_process(name, way, [*passed_on, "--start-only"])
                 result = in_own_process(name, way, passed_on)
                 if isinstance(result, str) or isinstance(cold, str):
-                    faults[f"{name} {way}"] = str(result)
+                    faults[f"{name} {way}"] = fault = next(
+                        r for r in (cold, result) if isinstance(r, str)
+                    )
+                    print(f"{name:24} {way:14} {fault}", flush=True)
                     continue
                 result["first_start_seconds"] = cold["start_seconds"]
                 results.append(result)

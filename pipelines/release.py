@@ -163,12 +163,6 @@ def _refuse_known(workspace: Workspace, wanted: Version) -> None:
 
 
 def _shortlist(workspace: Workspace, run: RowMapping) -> list[Shortlisted]:
-    space = workspace.label_space
-    if run["record"]["label_space"]["fingerprint"] != space.fingerprint:
-        raise UsageError(
-            f"run {run['id']} was made under another label space than {space.name}; "
-            "filter again, or undo the change"
-        )
     with workspace.catalogue.read() as connection:
         listed = listing.shortlist(connection, run["id"])
     if not listed:

@@ -32,6 +32,28 @@ def run_curate(
     return done
 
 
+def peak() -> int:
+    """The most memory that this process has held, in kB; 0 where Linux does not tell.
+
+    Not `ru_maxrss`, which begins with that of the process that started this one.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def copy_of(root: Path, to: Path) -> Path:
+    """A copy of a workspace that may be open, made by another process.
+
+    To open and close the file of an open SQLite database here would drop this process's locks on
+    it (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    subprocess.run(["cp", "-R", root, to], check=True)
+    return to
+
+
 def dying(*arguments: str | Path, at: str) -> dict[str, int] | None:
     """Run `curate` until the moment `at` (see tests/dying.py).
 

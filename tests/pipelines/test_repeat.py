@@ -14,7 +14,7 @@ from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.runs import control_cells, finished_run
 from pipelines.workspace import Workspace, create_workspace, open_workspace
-from tests.running import run_curate
+from tests.running import copy_of, run_curate
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def test_what_is_not_as_it_was_is_told(
     capsys: pytest.CaptureFixture[str],
     package_photos: list[tuple[Path, int]],
 ) -> None:
-    root = shutil.copytree(workspace.root, tmp_path / "copy")
+    root = copy_of(workspace.root, tmp_path / "copy")
     copy = open_workspace(root)
     (tmp_path / "more" / "jeep").mkdir(parents=True)
     shutil.copy(package_photos[13][0], tmp_path / "more" / "jeep")

@@ -20,6 +20,7 @@ from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.report import write_report
 from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.running import copy_of
 
 #: Names that a page must show as they are.
 MARKUP_FILE = "<img src=x onerror=alert(1)>.jpg"
@@ -90,7 +91,7 @@ def test_the_same_run_gives_the_same_bytes(survivors_some: Workspace, tmp_path: 
     assert again["path"] == str(tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == first
     # What is collected later is no part of the run, not even another origin of a photo shown.
-    shutil.copytree(survivors_some.root, tmp_path / "copy")
+    copy_of(survivors_some.root, tmp_path / "copy")
     later = open_workspace(tmp_path / "copy")
     with later.catalogue.read() as connection:
         shown = listing.shortlist(connection, summary["run"])[0]
@@ -193,7 +194,7 @@ def test_the_table_of_confusions_adds_up(survivors_some: Workspace) -> None:
 @pytest.fixture
 def copy_of(tmp_path: Path) -> Callable[[Workspace], Workspace]:
     def make(workspace: Workspace) -> Workspace:
-        shutil.copytree(workspace.root, tmp_path / "copy")
+        copy_of(workspace.root, tmp_path / "copy")
         return open_workspace(tmp_path / "copy")
 
     return make
