@@ -20,7 +20,7 @@ from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.report import write_report
 from pipelines.workspace import Workspace, create_workspace, open_workspace
-from tests.running import copy_of
+from tests.running import copy_of as copied
 
 #: Names that a page must show as they are.
 MARKUP_FILE = "<img src=x onerror=alert(1)>.jpg"
@@ -194,7 +194,7 @@ def test_the_table_of_confusions_adds_up(survivors_some: Workspace) -> None:
 @pytest.fixture
 def copy_of(tmp_path: Path) -> Callable[[Workspace], Workspace]:
     def make(workspace: Workspace) -> Workspace:
-        copy_of(workspace.root, tmp_path / "copy")
+        copied(workspace.root, tmp_path / "copy")
         return open_workspace(tmp_path / "copy")
 
     return make
