@@ -17,7 +17,7 @@ from pipelines.scoring import Scorer
 from pipelines.workspace import Workspace
 
 #: Raise it when the same settings would give other scores.
-_SCORING = 2
+_SCORING = 3
 
 #: Settings that say where and how fast, and change no verdict.
 _WHERE = ("device", "backend", "precision", "engine", "ray_address")

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 #: errors are all alike, and for low precision.
 _SAMPLE_FP32, _SAMPLE = 16, 64
 
+#: How canonical scores are computed, by the views in a batch.
+_EXACT = {
+    1: "float32, each view alone, one thread",
+    10: "float32, ten views a batch, one thread",
+}
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -238,7 +244,7 @@ class Scorer:
                     plan,
                     made_by(self.device)
                     | {
-                        "exact": "float32, ten views a batch, one thread",
+                        "exact": _EXACT[plan.exact_size],
                         "forwards": [forward.record() for forward in plan.forwards],
                         "margins": None if exact else [round(margin, 6) for margin in plan.margins],
                         "widened": self.job.widened,

@@ -3,8 +3,8 @@
 Most candidates leave at the centre crop of the cheapest classifier. So the views are taken in the
 order centre, then one corner, each by every classifier, cheapest first, then the others of one
 classifier after the other; a candidate leaves at the first view that decides, and those left are
-regrouped into full batches. What remains is computed canonically: fp32, the ten views of one
-candidate and classifier as one batch, on one thread.
+regrouped into full batches. What remains is computed canonically: fp32, in batches of one fixed
+size (on a CPU each view alone, on a GPU the ten of a candidate and classifier), on one thread.
 
 The shared batches may run in low precision or by another runtime. Such a score decides only outside
 a margin in log-odds around both limits, found on the run's own data (`margins.py`); a view within
@@ -13,7 +13,9 @@ outside `rules.MARGIN`; a candidate within it goes to the canonical pass at once
 confusions and the shortlist rest on values that depend neither on batch size, thread count, backend
 and precision, nor on what else is in the chunk. A seeded hundredth of what low precision decides is
 repeated in fp32 all the same, and every survivor is: where that says otherwise the margin was too
-narrow, which `Counts.flips` tells.
+narrow, which `Counts.flips` tells. Of a survivor by forwards that are off by no more than rounding
+(`Plan.confirms`) only the views are repeated whose scores are told of it: the first classifier's
+centre crop, and the one that gives the true class most.
 
 Of several views that would remove a candidate the first one counts, in the order just told. The
 reasons and places in verdicts are therefore the same whether all views are computed or only those
@@ -87,6 +89,10 @@ class _Chunk:
     unproven: dict[tuple[int, int, int], int] = field(default_factory=dict)
     #: sums of the softmax of a candidate's views so far, and their number, by classifier
     sums: dict[tuple[int, int], tuple[np.ndarray, int]] = field(default_factory=dict)
+    #: where survivors are confirmed: log-odds of the true class by classifier and view, and those
+    #: that may be borderline
+    odds_true: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
+    close: set[int] = field(default_factory=set)
     forwards: int = 0
     counts: Counts = field(default_factory=Counts)
 
@@ -112,6 +118,8 @@ class _Chunk:
         if not self.plan.complete:
             for model, number in self._shared_steps():
                 alive = self._shared_pass(model, number, alive, unsure)
+        if self.plan.confirms and not self.plan.complete:
+            alive = [item for item in alive if not self._is_confirmed(item)]
         # Where a rule passes over a view, it may still give no number.
         not_seen = not set(SHARED_VIEWS) <= set(self.plan.rule.views)
         for item in sorted(alive + unsure):
@@ -214,12 +222,65 @@ class _Chunk:
             batch = items[start : start + size]
             scores = self._pass(model, batch, [number] * len(batch), forward, odds)
             judged = self.plan.rule.judge_with_margin(scores, odds)
+            if self.plan.confirms:
+                self._note(model, number, batch, scores, odds)
             if odds and (model, number) == (0, 0):
                 # This view names what a candidate is taken for, whatever becomes of it.
                 judged = np.where(scores.odds_lead <= odds, UNSURE, judged)
             for row, item in enumerate(batch):
                 said[item] = int(judged[row]) if scores.finite[row] else NO_NUMBER
         return said
+
+    def _note(
+        self, model: int, number: int, items: Sequence[int], scores: ViewScores, odds: float
+    ) -> None:
+        near = self.plan.rule.borderline(scores, odds)
+        for row, item in enumerate(items):
+            self.odds_true.setdefault(item, {})[model, number] = float(scores.odds_true[row])
+            if near[row]:
+                self.close.add(item)
+
+    def _is_confirmed(self, item: int) -> bool:
+        """Compute canonically what is told of a candidate that has passed all views.
+
+        Returns:
+            False if more is needed: it may be borderline, or fp32 says otherwise.
+        """
+        if item in self.close:
+            return False
+        odds = self.odds_true[item]
+        # Each may be off by the margin, and so may the largest.
+        least = max(odds.values()) - 2 * max(self.plan.margins)
+        told = [place for place, value in odds.items() if value >= least]
+        self.p_true.pop(item, None)
+        for model in self.plan.order:
+            views = [v for m, v in told if m == model]
+            if model == 0 and 0 not in views:
+                views.insert(0, 0)
+            if not views:
+                continue
+            targets = np.full(len(views), self.targets[item])
+            scores = self._pass(model, [item] * len(views), views, None, 0.0, exact=True)
+            judged = np.where(scores.finite, self.plan.rule.judge(scores, targets), NO_NUMBER)
+            if judged.any():
+                return False
+        for crops in self.crops.values():
+            crops.drop(item)
+        self._survives(item, borderline=False)
+        return True
+
+    def _survives(self, item: int, *, borderline: bool) -> None:
+        predicted, confidence = self.centre[item]
+        self.verdicts[item] = Verdict(
+            "survivor",
+            None,
+            None,
+            None,
+            predicted,
+            confidence,
+            self.p_true.get(item),
+            borderline,
+        )
 
     def _is_repeated(self, item: int, model: int, number: int) -> bool:
         text = f"{self.plan.seed}:{self.keys[item]}:{model}:{number}"
@@ -265,17 +326,7 @@ class _Chunk:
                     reason = REMOVED_BY[verdict]
                     self._remove(item, reason, model, number, borderline=borderline)
                 return
-        predicted, confidence = self.centre[item]
-        self.verdicts[item] = Verdict(
-            "survivor",
-            None,
-            None,
-            None,
-            predicted,
-            confidence,
-            self.p_true.get(item),
-            borderline,
-        )
+        self._survives(item, borderline=borderline)
 
     def _in_order(self, models: Container[int]) -> Iterator[tuple[int, int]]:
         """(classifier, view) in the order in which they decide, for the classifiers computed."""
@@ -317,11 +368,18 @@ class _Chunk:
     ) -> ViewScores:
         """Run views through a forward, or the classifier, and keep their scores."""
         crops = self.crops[self.plan.recipes[model]]
-        batch = crops.ten(items[0]) if exact else crops.batch(items, views)
+        ten = exact and len(views) == VIEWS
+        batch = crops.ten(items[0]) if ten else crops.batch(items, views)
         kind = "exact" if exact else "shared" if forward else "again"
         runs: Any = forward or self.plan.classifiers[model]
-        ran = in_halves(runs.logits, batch, self.plan.room(model, kind))
-        logits = ran if isinstance(ran, np.ndarray) else ran.float().cpu().numpy()
+        size = self.plan.exact_size if exact else len(items)
+        room = self.plan.room(model, kind)
+        logits = np.concatenate(
+            [
+                _array(in_halves(runs.logits, batch[start : start + size], room))
+                for start in range(0, len(items), size)
+            ]
+        )
         self.forwards += len(items)
         targets = np.asarray([self.targets[item] for item in items])
         scores, softmax = scores_with_softmax(logits[:, self.plan.columns[model]], targets)
@@ -354,3 +412,8 @@ class _Chunk:
             ceilings[row] = (total.max() + VIEWS - count - 1) / VIEWS
             seen[row] = count + 1
         return ceilings, seen
+
+
+def _array(ran: Any) -> np.ndarray:
+    logits: np.ndarray = ran if isinstance(ran, np.ndarray) else ran.float().cpu().numpy()
+    return logits

@@ -63,8 +63,9 @@ class Rule(Protocol):
                 all views, or [B].
         """
 
-    def borderline(self, scores: ViewScores) -> np.ndarray:
-        """True for each view within `MARGIN` of a limit."""
+    def borderline(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+        """True for each view that is, or where log-odds may be off by `odds` could be, within
+        `MARGIN` of a limit."""
 
     def record(self) -> dict[str, Any]:
         """What decides, as plain JSON values."""
@@ -102,10 +103,12 @@ class Misclassified:
         # Near a tie the reason is not certain even where the removal is.
         return np.where(tie | (limit & ~right), UNSURE, verdict)
 
-    def borderline(self, scores: ViewScores) -> np.ndarray:
-        """True for each view within `MARGIN` of either limit."""
-        near_threshold = np.abs(scores.p_true - self.threshold) <= MARGIN
-        return near_threshold | (np.abs(scores.gap) <= MARGIN)
+    def borderline(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+        """See `Rule.borderline`."""
+        # A log-odds that is off by d moves its probability by d/4 at most, and a gap of two
+        # probabilities by twice that.
+        near_threshold = np.abs(scores.p_true - self.threshold) <= MARGIN + odds / 4
+        return near_threshold | (np.abs(scores.gap) <= MARGIN + odds / 2)
 
     def record(self) -> dict[str, Any]:
         """What decides, as plain JSON values."""
@@ -157,9 +160,10 @@ class Outlier:
             near = _near(confidence, scores.odds_confidence, self.min_confidence, odds)
         return np.where(near, UNSURE, np.where(confidence < self.min_confidence, UNCONFIDENT, KEEP))
 
-    def borderline(self, scores: ViewScores) -> np.ndarray:
-        """True for each view within `MARGIN` of the limit."""
-        return np.asarray(np.abs(self._confidence(scores) - self.min_confidence) <= MARGIN)
+    def borderline(self, scores: ViewScores, odds: float = 0.0) -> np.ndarray:
+        """See `Rule.borderline`."""
+        off = np.abs(self._confidence(scores) - self.min_confidence)
+        return np.asarray(off <= MARGIN + odds / 4)
 
     def record(self) -> dict[str, Any]:
         """What decides, as plain JSON values."""

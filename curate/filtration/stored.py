@@ -17,7 +17,7 @@ import numpy as np
 from curate.filtration.cascade import SHARED_VIEWS, VIEWS
 from curate.filtration.rules import KEEP, REMOVED_BY, UNSURE, Rule
 from curate.filtration.scores import ViewScores, view_scores
-from curate.filtration.terms import Verdict
+from curate.filtration.terms import NEARLY_EXACT, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,9 +195,36 @@ def judge_stored(
         for item in np.flatnonzero(leaves):
             verdict(int(item), "removed", REMOVED_BY[int(said[item])], (model, view))
         alive &= ~leaves
-    for item in np.flatnonzero(alive & (stored.exact & stored.there).all(axis=(1, 2))):
+    sure, p_true = _surviving(stored, targets, rule, p_true)
+    for item in np.flatnonzero(alive & sure):
         verdict(int(item), "survivor", None, None)
     return verdicts
+
+
+def _surviving(
+    stored: StoredScores, targets: np.ndarray, rule: Rule, p_true: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whose scores suffice for a survivor, if no view decides; and its largest p_true.
+
+    Either all are canonical, or they are nearly exact, none may be borderline, and canonical are
+    those that are told of it (see `cascade`).
+    """
+    whole = stored.there.all(axis=(1, 2))
+    exact = (stored.exact & stored.there).all(axis=(1, 2))
+    if rule.of_mean or len(rule.views) < VIEWS:
+        return exact, p_true
+    off = stored.odds.max(axis=(1, 2))
+    with np.errstate(invalid="ignore"):
+        log_odds = _log_odds(stored.p_true)
+        told = log_odds >= (log_odds.max(axis=(1, 2)) - 2 * off)[:, None, None]
+    told[:, 0, 0] = True
+    nearly = whole & (off > 0) & (off <= NEARLY_EXACT) & (stored.exact | ~told).all(axis=(1, 2))
+    for model in range(stored.there.shape[1]):
+        for view in range(VIEWS):
+            scores = _scores(stored, targets, model, view)
+            nearly &= stored.exact[:, model, view] | ~rule.borderline(scores, NEARLY_EXACT)
+    largest = np.where(stored.exact, stored.p_true, -1.0).max(axis=(1, 2))
+    return exact | nearly, np.where(nearly & ~exact & ~np.isnan(p_true), largest, p_true)
 
 
 def rewritten(

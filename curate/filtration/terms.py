@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from curate.models.classifier import Classifier
     from curate.models.forwards import Forward
 
+#: Where the margin in log-odds of a forward in fp32 is no wider, rounding is all that it is off by,
+#: and a survivor needs no second look at every view.
+NEARLY_EXACT = 0.01
+
 
 @dataclass(frozen=True)
 class Photo:
@@ -72,6 +76,7 @@ class Plan:
         margins: for each classifier, the most that the log-odds of its forward may be off; 0 where
             that is the classifier itself.
         again_size: views in a batch that looks again in fp32.
+        exact_size: views in a batch of the canonical pass.
         share_all: try all views in shared batches before the canonical pass, which pays where
             those are cheaper than eager fp32.
         complete: compute every view of every candidate canonically.
@@ -88,6 +93,7 @@ class Plan:
     forwards: Sequence[Forward]
     margins: Sequence[float]
     again_size: int
+    exact_size: int = 1
     share_all: bool = False
     complete: bool = False
     keep_logits: bool = False
@@ -99,11 +105,24 @@ class Plan:
 
         Args:
             model: position of the classifier.
-            kind: "shared", "again", or "exact", whose ten views stay together.
+            kind: "shared", "again", or "exact", whose batches stay together.
         """
         ran = self.forwards[model].name if kind == "shared" else "fp32"
-        made = Room(f"{self.classifiers[model].name}, {ran}", 10 if kind == "exact" else 1)
+        least = self.exact_size if kind == "exact" else 1
+        made = Room(f"{self.classifiers[model].name}, {ran}", least)
         return self.rooms.setdefault((model, kind), made)
+
+    @property
+    def confirms(self) -> bool:
+        """Whether canonical scores are needed only of the views that are told of a survivor.
+
+        So where all views that may decide have passed forwards in fp32 whose margin, which is
+        twice what was measured, is `NEARLY_EXACT` at most.
+        """
+        fp32 = all(forward.precision == "fp32" for forward in self.forwards)
+        nearly = fp32 and 0 < max(self.margins) <= NEARLY_EXACT
+        every = len(self.rule.views) == 10 and not self.rule.of_mean
+        return nearly and every and self.share_all and self.exact_size == 1
 
 
 @dataclass

@@ -131,10 +131,13 @@ class Noisy:
     The noise is seeded by the view, so that it depends on nothing else.
     """
 
-    name, backend, precision = "noisy bf16", "torch", "bf16"
+    name, backend = "noisy", "torch"
 
-    def __init__(self, classifier: Classifier, size: float, batch_size: int = 4) -> None:
+    def __init__(
+        self, classifier: Classifier, size: float, batch_size: int = 4, precision: str = "bf16"
+    ) -> None:
         self.classifier, self.size, self.batch_size = classifier, size, batch_size
+        self.precision = precision
         self.seen = 0
 
     def logits(self, views: np.ndarray | torch.Tensor) -> np.ndarray:

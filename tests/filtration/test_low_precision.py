@@ -59,11 +59,13 @@ def targets_for(rule: Rule, count: int) -> list[int]:
     return [n % 5 if isinstance(rule, Misclassified) else -1 for n in range(count)]
 
 
-def noisy(plan: Plan, size: float, margin: float, **changes: Any) -> Plan:
+def noisy(
+    plan: Plan, size: float, margin: float, precision: str = "bf16", **changes: Any
+) -> Plan:
     """The plan with forwards whose log-odds are off by up to twice the size."""
     return replace(
         plan,
-        forwards=[Noisy(c, size, plan.again_size) for c in plan.classifiers],
+        forwards=[Noisy(c, size, plan.again_size, precision) for c in plan.classifiers],
         margins=[margin] * len(plan.classifiers),
         **changes,
     )
@@ -100,6 +102,7 @@ def expected_places(
     seed=st.integers(0, 10_000),
     sharpness=st.sampled_from([0.05, 0.2, 0.6, 2.0]),
     size=st.sampled_from([0.001, 0.01, 0.1, 0.5, 2.0]),
+    precision=st.sampled_from(["fp32", "bf16"]),
     wider=st.sampled_from([1.0, 2.0, 10.0]),
     batch_size=st.integers(1, 9),
     again_size=st.integers(1, 9),
@@ -115,6 +118,7 @@ def test_a_margin_that_covers_the_noise_gives_the_verdicts_of_fp32_and_of_the_pl
     seed: int,
     sharpness: float,
     size: float,
+    precision: str,
     wider: float,
     batch_size: int,
     again_size: int,
@@ -127,7 +131,8 @@ def test_a_margin_that_covers_the_noise_gives_the_verdicts_of_fp32_and_of_the_pl
     networks = [small_network(seed + n, sharpness) for n in range(2)]
     exact = plan_for(networks, rule, batch_size=batch_size, order=order)
     expected = expected_places(photos, targets, exact)
-    quick = noisy(exact, size, covering(size) * wider, share_all=share_all, again_size=again_size)
+    quick = noisy(exact, size, covering(size) * wider, precision, share_all=share_all)
+    quick = replace(quick, again_size=again_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cascade, "REPEAT_ONE_IN", one_in)
         result = judged(photos, targets, quick)

@@ -91,7 +91,7 @@ def test_the_same_run_gives_the_same_bytes(survivors_some: Workspace, tmp_path: 
     assert again["path"] == str(tmp_path / "again.html")
     assert (tmp_path / "again.html").read_bytes() == first
     # What is collected later is no part of the run, not even another origin of a photo shown.
-    copy_of(survivors_some.root, tmp_path / "copy")
+    copied(survivors_some.root, tmp_path / "copy")
     later = open_workspace(tmp_path / "copy")
     with later.catalogue.read() as connection:
         shown = listing.shortlist(connection, summary["run"])[0]
