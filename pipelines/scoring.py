@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Candidates whose centre views show how far a forward is off: for other runtimes in fp32, whose
 #: errors are all alike, and for low precision.
-_SAMPLE_FP32, _SAMPLE = 16, 64
+_SAMPLE_FP32, _SAMPLE = 4, 64
 
 #: How canonical scores are computed, by the views in a batch.
 _EXACT = {
