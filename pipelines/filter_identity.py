@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +155,24 @@ def like(workspace: Workspace, run: str) -> tuple[Workspace, list[str], dict[str
             raise UnknownNameError("run", run, known)
         settings, record = row["settings"], {"run": run, **row["record"]}
         given, classes = dict(settings["filter"]), settings.get("classes")
-    options = {f"filter.{name}": value for name, value in given.items() if name not in _WHERE}
-    options |= {f"quality.{name}": value for name, value in settings.get("quality", {}).items()}
+    options: dict[str, Any] = {f"quality.{n}": v for n, v in settings.get("quality", {}).items()}
+    options |= {f"filter.{name}": value for name, value in given.items() if name not in _WHERE}
     for name in ("filter.models", "filter.without"):
         options[name] = tuple(options.get(name, ()))
-    return workspace.changed(options), list(classes or ()), record
+    return _unset(workspace, given).changed(options), list(classes or ()), record
+
+
+def _unset(workspace: Workspace, given: Mapping[str, Any]) -> Workspace:
+    """The workspace with the defaults of all that bears on verdicts and that a run left unset, or
+    did not know yet."""
+    filtering = workspace.settings.filter
+    unset = {
+        name: field.default
+        for name, field in FilterSettings.model_fields.items()
+        if name not in _WHERE and given.get(name) is None
+    }
+    filtering = filtering.model_copy(update=unset)
+    return replace(workspace, settings=workspace.settings.model_copy(update={"filter": filtering}))
 
 
 def _check_told(

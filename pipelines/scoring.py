@@ -201,7 +201,9 @@ class Scorer:
         from curate.filtration.scores import table_bytes
 
         started = time.monotonic()
-        result = self.judged(chunk, photos)
+        # Both at once: another thread may widen the margins while this one judges.
+        plan, told = self._with_margins()
+        result = self.judged(chunk, photos, plan)
         keys = [candidate.key for candidate in chunk.candidates]
         part = table_bytes(result.scores.table(keys, self.job.label_space.wnids))
         return Scored(
@@ -211,11 +213,13 @@ class Scorer:
             result.forwards,
             result.counts,
             seconds + time.monotonic() - started,
-            self.made_by,
+            told,
         )
 
-    def judged(self, chunk: Chunk, photos: Sequence[Photo | ImageRefused]) -> ChunkResult:
-        """The cascade's result for a chunk."""
+    def judged(
+        self, chunk: Chunk, photos: Sequence[Photo | ImageRefused], plan: Plan | None = None
+    ) -> ChunkResult:
+        """The cascade's result for a chunk, by default under the present margins."""
         from curate.filtration.cascade import judge_chunk
         from curate.models.memory import device_errors
         from curate.models.runtime import bound_threads
@@ -223,8 +227,9 @@ class Scorer:
         # Concepts of the rule outlier are outside the label space.
         space = self.job.label_space
         targets = [space.position(c.wnid) if c.wnid in space else -1 for c in chunk.candidates]
+        plan = plan or self.plan
         with bound_threads(1), device_errors(self.device):
-            return judge_chunk(photos, targets, self.plan, [c.key for c in chunk.candidates])
+            return judge_chunk(photos, targets, plan, [c.key for c in chunk.candidates])
 
     def _photo(self, candidate: Candidate) -> Photo | ImageRefused:
         from curate.filtration.plan import prepare

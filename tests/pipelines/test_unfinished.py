@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,16 @@ import pytest
 
 from curate.catalog import claims, judging
 from curate.catalog.tables import now
-from curate.errors import UsageError
+from curate.errors import ImageRefused, UsageError
 from curate.filtration.scores import ScoreRows, table_bytes
 from curate.filtration.terms import Counts, Verdict
 from curate.progress import Stop
 from pipelines.filter_identity import like
 from pipelines.rejudge import Settled
-from pipelines.scoring import Chunk, Scored
+from pipelines.scoring import Chunk, Scored, Scorer
 from pipelines.sharing import SideBySide
 from pipelines.workspace import Workspace, create_workspace
+from tests.pipelines.engine_parts import any_job
 
 
 @pytest.fixture
@@ -97,6 +99,34 @@ def test_a_run_json_that_is_not_what_it_says_is_one_line(
     with pytest.raises(UsageError, match="is no run.json") as told:
         like(workspace, str(path))
     assert "\n" not in str(told.value)
+
+
+def test_a_run_is_repeated_with_the_defaults_that_it_was_made_with(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """Whatever the workspace sets by now, also of what a run of an older version did not know."""
+    path = tmp_path / "run.json"
+    given = {"models": ["a"], "without": [], "cap": 3, "chunk": None}
+    path.write_text(json.dumps(SOUND | {"settings": {"classes": None, "filter": given}}))
+    changed = workspace.changed({"filter.chunk": 8, "filter.seed": 5, "filter.device": "cpu"})
+    again = like(changed, str(path))[0].settings.filter
+    assert (again.chunk, again.seed, again.cap, again.models) == (None, 0, 3, ("a",))
+    assert again.device == "cpu", "where to compute is the user's own"
+
+
+def test_scores_tell_the_margins_that_they_were_judged_under(tmp_path: Path) -> None:
+    job = replace(any_job(), device="cpu", backend="torch", store=tmp_path.as_uri())
+    scorer = Scorer(job)
+
+    class Late(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            scorer.widen(replace(job, widened=1))
+            return super().__iter__()
+
+    candidate = judging.Candidate(1, "k", "0" * 64, "jpg", "n01440764")
+    photos = Late([ImageRefused("missing", "gone")])
+    assert scorer.judge(Chunk(0, (candidate,)), photos).made_by["widened"] == 0
+    assert scorer.made_by["widened"] == 1
 
 
 def test_a_message_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
