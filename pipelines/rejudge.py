@@ -133,10 +133,14 @@ class Given:
         plan = scorer.outline
         wanted = [name for name in names if name != "ceiling" or plan.rule.of_mean]
         self._columns = [name for name in wanted if name != "logits" or self.has_logits]
+        # The mean of views is told by their logits alone, whatever rule the run was judged by.
+        self._from_logits = self.has_logits and (self.rewrites or plan.rule.of_mean)
+        self._adds_ceilings = plan.rule.of_mean and self.has_logits and "ceiling" not in names
         column = names.index("candidate")
         groups = [self._file.metadata.row_group(n) for n in range(self._file.num_row_groups)]
         self._last = [group.column(column).statistics.max for group in groups]
         self._group = lru_cache(maxsize=4)(self._read)
+        self._keys = lru_cache(maxsize=256)(self._read_keys)
         # Margins were found within the columns of the earlier run.
         self._trusts = not self.rewrites
 
@@ -150,9 +154,14 @@ class Given:
             [space.position(c.wnid) if c.wnid in space else -1 for c in chunk.candidates]
         )
         table = self._rows(sorted({key for key in keys if key}))
-        if (self.rewrites or moved) and self.has_logits:
+        if self._from_logits or moved:
             stored = scores_from_logits(
-                table, keys, targets, plan.columns, trust_margins=self._trusts
+                table,
+                keys,
+                targets,
+                plan.columns,
+                trust_margins=self._trusts,
+                of_mean=plan.rule.of_mean,
             )
         else:
             stored = stored_scores(table, keys, space.wnids, len(plan.classifiers))
@@ -183,12 +192,10 @@ class Given:
         return keys, any(key and key != c.key for key, c in zip(keys, candidates, strict=True))
 
     def _present(self, keys: Sequence[str]) -> set[str]:
-        import pyarrow.compute as pc
-
         wanted = set(keys)
         found: set[str] = set()
         for group in self._groups(sorted(wanted)):
-            found |= wanted & set(pc.unique(self._group(group)["candidate"]).to_pylist())
+            found |= wanted & self._keys(group)
         return found
 
     def _rows(self, keys: Sequence[str]) -> pa.Table:
@@ -210,6 +217,13 @@ class Given:
     def _read(self, group: int) -> pa.Table:
         return self._file.read_row_group(group, columns=self._columns)
 
+    def _read_keys(self, group: int) -> frozenset[str]:
+        import pyarrow.compute as pc
+
+        # Logits are many times what a key is, and most groups are only asked for keys.
+        keys = self._file.read_row_group(group, columns=["candidate"])["candidate"]
+        return frozenset(pc.unique(keys).to_pylist())
+
     def _told(
         self,
         table: pa.Table,
@@ -219,11 +233,12 @@ class Given:
         settled: Sequence[int],
         moved: bool,
     ) -> pa.Table:
-        """The rows of the settled candidates, as a run within this label space would tell them."""
+        """The rows of the settled candidates, as a run within this label space, by this rule, would
+        tell them."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not (self.rewrites or moved):
+        if not (self.rewrites or moved or self._adds_ceilings):
             names = pa.array([keys[item] for item in settled], pa.string())
             return table.filter(pc.is_in(table["candidate"], value_set=names))
         from curate.filtration.stored import rewritten

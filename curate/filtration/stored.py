@@ -16,11 +16,14 @@ import numpy as np
 
 from curate.filtration.cascade import SHARED_VIEWS, VIEWS
 from curate.filtration.rules import KEEP, REMOVED_BY, UNSURE, Rule
-from curate.filtration.scores import ViewScores, view_scores
+from curate.filtration.scores import ViewScores, scores_with_softmax
 from curate.filtration.terms import NEARLY_EXACT, Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: The views of one classifier in the order in which they decide.
+_DECIDING = [*SHARED_VIEWS, *(view for view in range(VIEWS) if view not in SHARED_VIEWS)]
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class StoredScores:
         confidence: NaN where absent.
         exact: whether the score is from the canonical pass.
         odds: the most that its log-odds may be off.
-        ceiling: of the rule that judges the mean; None where the run judged none.
+        ceiling: of the rule that judges the mean; None where neither the run judged one nor logits
+            tell it.
         gap: of scores that were computed anew from logits; None where it is known by its sign
             alone (which was certain when the score was kept).
         odds_gap: likewise.
@@ -95,8 +99,9 @@ def scores_from_logits(
     columns: Sequence[np.ndarray],
     *,
     trust_margins: bool,
+    of_mean: bool = False,
 ) -> StoredScores:
-    """Scores of kept logits within another label space, or under another label.
+    """Scores of kept logits: within another label space, under another label, or of the mean.
 
     Args:
         table: rows of `ScoreRows.table` with logits.
@@ -105,6 +110,8 @@ def scores_from_logits(
         columns: for each of M classifiers the columns of its output that the label space reads.
         trust_margins: whether the stored margins hold: they were found within the columns of the
             run, and say nothing of others. Where they do not, low precision decides nothing.
+        of_mean: also compute the ceilings of a rule that judges the mean. `exact` and `odds` of a
+            view are then those of all views that its ceiling knows.
     """
     index, rows = _places(table, keys)
     items, models, views = index
@@ -117,6 +124,9 @@ def scores_from_logits(
         name: np.full(shape, np.nan) for name in ("p_true", "confidence", "gap", "odds_gap")
     }
     predicted = np.full(shape, -1)
+    there, is_exact, off = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape)
+    there[index], is_exact[index], off[index] = True, exact, odds
+    ceiling = np.full(shape, np.nan) if of_mean else None
     values = flat.flatten().to_numpy()
     offsets = flat.offsets.to_numpy() - flat.offsets[0].as_py()
     for model, wanted in enumerate(columns):
@@ -124,13 +134,16 @@ def scores_from_logits(
         if not len(mine):
             continue
         logits = values[offsets[rows[mine]][:, None] + wanted[None, :]]
-        scores = view_scores(logits, targets[items[mine]])
+        scores, softmax = scores_with_softmax(logits, targets[items[mine]])
         place = (items[mine], models[mine], views[mine])
+        if ceiling is not None:
+            ceiling[:, model] = _ceilings(softmax, items[mine], views[mine], len(keys))
         predicted[place] = scores.predicted
         for name, target in made.items():
             target[place] = getattr(scores, name)
-    there, is_exact, off = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape)
-    there[index], is_exact[index], off[index] = True, exact, odds
+    if of_mean:
+        is_exact[..., _DECIDING] = np.logical_and.accumulate(is_exact[..., _DECIDING], axis=2)
+        off[..., _DECIDING] = np.maximum.accumulate(off[..., _DECIDING], axis=2)
     return StoredScores(
         there,
         made["p_true"],
@@ -138,10 +151,33 @@ def scores_from_logits(
         made["confidence"],
         is_exact,
         off,
-        None,
+        ceiling,
         made["gap"],
         made["odds_gap"],
     )
+
+
+def _ceilings(softmax: np.ndarray, items: np.ndarray, views: np.ndarray, count: int) -> np.ndarray:
+    """What the mean softmax can still reach after each view, as the cascade computes it.
+
+    Args:
+        softmax: [B, C] of one classifier.
+        items: [B], whose view each row is, out of `count`.
+        views: [B].
+
+    Returns:
+        [count, 10]; NaN for a view that is absent, or comes after one that is.
+    """
+    rows = np.full((count, VIEWS), -1)
+    rows[items, views] = np.arange(len(items))
+    found = np.full((count, VIEWS), np.nan)
+    going = np.arange(count)
+    totals = np.zeros((count, softmax.shape[1]))
+    for seen, view in enumerate(_DECIDING, start=1):
+        going = going[rows[going, view] >= 0]
+        totals[going] += softmax[rows[going, view]]
+        found[going, view] = (totals[going].max(axis=1) + VIEWS - seen) / VIEWS
+    return found
 
 
 def judge_stored(
@@ -233,7 +269,7 @@ def rewritten(
     stored: StoredScores,
     wnids: Sequence[str],
 ) -> pa.Table:
-    """Stored rows as another label space, or another label, has them.
+    """Stored rows as another label space, another label, or a rule of the mean has them.
 
     Args:
         table: rows of `ScoreRows.table`.
@@ -242,7 +278,8 @@ def rewritten(
         wnids: its ids by position.
 
     Returns:
-        The candidates' rows with the columns of the table, sorted by candidate, model and view.
+        The candidates' rows with the columns of `ScoreRows.table`, sorted by candidate, model and
+        view; with ceilings where `stored` has some.
     """
     import pyarrow as pa
 
@@ -265,7 +302,12 @@ def rewritten(
         "predicted_wnid": pa.array([wnids[n] for n in stored.predicted[place]], pa.string()),
         "confidence": pa.array(stored.confidence[place], pa.float64()),
     }
-    return pa.table({name: told.get(name, taken[name]) for name in table.column_names})
+    names = [name for name in table.column_names if name != "ceiling"]
+    if stored.ceiling is not None:
+        ceiling = stored.ceiling[place]
+        told["ceiling"] = pa.array(ceiling, pa.float64(), mask=np.isnan(ceiling))
+        names.insert(names.index("odds_margin") + 1, "ceiling")
+    return pa.table({name: told[name] if name in told else taken[name] for name in names})
 
 
 def _codes(

@@ -237,3 +237,44 @@ def test_other_models_or_views_and_altered_scores_are_refused(
     assert "--from-run" in done.stderr
     done = run_curate("filter", "--from-run", "nothing", workspace=root, expect=2)
     assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def of_concepts(
+    tmp_path_factory: pytest.TempPathFactory, package_photos: list[tuple[Path, int]]
+) -> Path:
+    """A workspace of the rule outlier with four photos."""
+    root = tmp_path_factory.mktemp("outlier")
+    for number, (path, _) in enumerate(package_photos[:4]):
+        (root / "photos" / "wheelchair").mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / "photos" / "wheelchair" / f"{number}{path.suffix}")
+    preset = root / "preset.yaml"
+    lines = ("label_space: imagenet-1k", "filter:", "  rule: outlier", "  keep_logits: true")
+    preset.write_text("\n".join((*lines, "  backend: torch", "")))
+    workspace = create_workspace(root / "workspace", str(preset))
+    assert collect_folder(workspace, root / "photos").new == 4
+    workspace.close()
+    return workspace.root
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_kept_logits_of_the_centre_are_judged_by_the_mean(
+    of_concepts: Path, tmp_path: Path, complete: bool
+) -> None:
+    root = Path(shutil.copytree(of_concepts, tmp_path / "workspace"))
+    options: dict[str, Any] = {"filter.models": ("lite/efficientnet_lite0",), "filter.chunk": 2}
+    first = run_filter(open_workspace(root, options | {"filter.complete": complete}))
+    mean = open_workspace(root, options | {"filter.confidence": "mean"})
+    again = run_filter(mean, from_run=first["run"])
+    fresh = run_filter(mean)
+    assert said(mean, again["run"]) == said(mean, fresh["run"])
+    assert again["survivors"] > 0
+    if complete:
+        assert (again["forwards"], again["scores_run"]) == (0, first["run"])
+    else:
+        assert again["forwards"] < fresh["forwards"]
+        # Of rows told anew and new ones, which can be judged once more.
+        assert again["scores_run"] == again["run"]
+        other = mean.changed({"filter.min_confidence": 0.8})
+        once_more = run_filter(other, from_run=again["run"])
+        assert said(other, once_more["run"]) == said(other, run_filter(other)["run"])
