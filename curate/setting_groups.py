@@ -177,3 +177,17 @@ class SourceSettings(Group):
     duckduckgo: str = Field(
         "", description='Off while empty; "https://duckduckgo.com" turns it on.'
     )
+
+
+class ReviewSettings(Group):
+    """The Label Studio where people look at what is on the shortlist."""
+
+    url: str = Field(
+        "",
+        repr=False,
+        description="The address of a Label Studio of your own, whose token CURATE_REVIEW_TOKEN "
+        "holds; one of the workspace's own (curate review serve) where it is empty.",
+    )
+    port: int = Field(
+        8090, ge=1, le=65535, description="Where curate review serve listens, on loopback."
+    )

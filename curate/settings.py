@@ -26,6 +26,7 @@ from curate.setting_groups import (
     ImageLimits,
     NetworkSettings,
     QualitySettings,
+    ReviewSettings,
     SourceSettings,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "ImageLimits",
     "NetworkSettings",
     "QualitySettings",
+    "ReviewSettings",
     "Settings",
     "SourceSettings",
     "data_file",
@@ -97,6 +99,7 @@ class Settings(BaseSettings):
     sources: SourceSettings = SourceSettings()
     quality: QualitySettings = QualitySettings()
     filter: FilterSettings = FilterSettings()
+    review: ReviewSettings = ReviewSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -7,6 +7,7 @@
     incoming/           downloads that are not decided yet
     runs/ID/            scores and shortlist of a run
     releases/VERSION/   immutable datasets
+    review/             a Label Studio of its own: accounts, data, log; its owner alone may enter
     lists/              refused items and duplicates, for people
     .curate/            locks
 

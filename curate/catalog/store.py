@@ -52,7 +52,7 @@ _UNUSABLE = {
 }
 
 #: What else stands in a workspace, so that no store may lie there.
-_TAKEN = {"incoming", "runs", "releases", "lists", ".curate"}
+_TAKEN = {"incoming", "runs", "releases", "review", "lists", ".curate"}
 
 
 class FolderStore:

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from curate._version import __version__
-from curate.cli import collect, datasets, dedup, demo, filtering, looking, models, setup
+from curate.cli import collect, datasets, dedup, demo, filtering, looking, models, review, setup
 from curate.cli.common import Debug, Json, shared
 from curate.errors import CurateError, Interrupted
 from curate.progress import StopNow
@@ -65,7 +65,7 @@ def options(
     shared.workspace = workspace
 
 
-for group in (demo, setup, collect, dedup, filtering, looking, datasets, models):
+for group in (demo, setup, collect, dedup, filtering, looking, review, datasets, models):
     group.register(app)
 
 

@@ -29,6 +29,7 @@ COMMANDS = [
     ["status"],
     ["report"],
     ["doctor"],
+    ["review", "serve"],
     ["release", "build"],
     ["release", "list"],
     ["evaluate"],
