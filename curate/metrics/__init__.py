@@ -1,5 +1,12 @@
 """Measures: pure functions on NumPy arrays, fractions unless said, `ValueError` on bad input."""
 
+from curate.metrics.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    raw_agreement,
+)
 from curate.metrics.calibration import calibration_error
 from curate.metrics.classification import (
     accuracy,
@@ -11,6 +18,7 @@ from curate.metrics.classification import (
 from curate.metrics.corruption import corruption_errors
 from curate.metrics.intervals import bootstrap_interval, clopper_pearson
 from curate.metrics.ood import ood_detection
+from curate.metrics.ranking import auc
 from curate.metrics.selective import aurra
 from curate.metrics.shift import (
     bootstrap_band,
@@ -23,19 +31,25 @@ from curate.metrics.shift import (
 
 __all__ = [
     "accuracy",
+    "auc",
     "aurra",
     "bootstrap_band",
     "bootstrap_interval",
     "calibration_error",
     "clopper_pearson",
+    "cohen_kappa",
     "corruption_errors",
     "effective_robustness",
     "fit_logit_line",
     "fit_piecewise",
+    "fleiss_kappa",
     "grouped_accuracy",
+    "gwet_ac1",
+    "krippendorff_alpha",
     "ood_detection",
     "pm_k",
     "predict",
+    "raw_agreement",
     "relative_robustness",
     "restrict",
     "softmax_confidence",
