@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.errors import UsageError
 from curate.models.runtime import BATCH_SIZES, bound_threads
+from curate.progress import say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,21 @@ LOW_BATCH = 8
 
 #: What PyTorch calls them.
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def is_emulated(device: str, precision: str) -> bool:
+    """Whether a device computes convolutions in a precision without instructions for it.
+
+    Args:
+        device: its type, as PyTorch names it.
+        precision: "fp32", "bf16" or "fp16".
+    """
+    if device != "cpu" or precision == "fp32":
+        return False
+    import torch
+
+    asked = getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported", None)
+    return asked is not None and not asked()
 
 
 class TorchForward:
@@ -53,6 +69,11 @@ class TorchForward:
     def _prepare(self, side: int) -> None:
         if self.precision == "fp32":
             return
+        if is_emulated(self.classifier.device.type, self.precision):
+            say(
+                f"{self.classifier.name}: this processor has no instructions for {self.precision}, "
+                "which takes many times as long as fp32 here"
+            )
         try:
             self.logits(_blank(1, side))
         except (RuntimeError, ValueError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import os
 import random
@@ -24,9 +25,11 @@ from curate.filtration.terms import ChunkResult, Counts, Photo, Plan, Verdict
 from curate.images.decode import decode_trusted
 from curate.images.views import PAPER
 from curate.labels.space import load_label_space
+from curate.models.classifier import Classifier
 from curate.models.ensemble import Ensemble
 from curate.models.forwards import choose, make_forward
 from curate.models.runtime import bound_threads
+from curate.models.torch_forward import TorchForward, is_emulated
 from tests.filtration.plain import (
     Place,
     first_decision,
@@ -77,7 +80,22 @@ def chosen(backend: str, precision: str) -> tuple[str, str]:
 
 @cache
 def forwards(way: tuple[str, str]) -> list[object]:
+    if is_emulated("cpu", way[1]):
+        # Seconds a view; rounding the weights costs what instructions for bf16 cost at least.
+        return [rounded(classifier) for classifier in ensemble()]
     return [make_forward(classifier, *way, PAPER.crop) for classifier in ensemble()]
+
+
+def rounded(classifier: Classifier) -> object:
+    """The network with weights in bf16, computed in fp32."""
+    other = copy.copy(classifier)
+    other.module = copy.deepcopy(classifier.module)
+    for parameter in other.module.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    forward = TorchForward(other, "fp32")
+    forward.precision, forward.name = "bf16", "torch bf16"
+    forward.logits = other.logits  # type: ignore[method-assign]
+    return forward
 
 
 def quick_plan(plan: Plan, way: tuple[str, str], sample: Sequence[Photo]) -> Plan:
