@@ -59,9 +59,7 @@ def targets_for(rule: Rule, count: int) -> list[int]:
     return [n % 5 if isinstance(rule, Misclassified) else -1 for n in range(count)]
 
 
-def noisy(
-    plan: Plan, size: float, margin: float, precision: str = "bf16", **changes: Any
-) -> Plan:
+def noisy(plan: Plan, size: float, margin: float, precision: str = "bf16", **changes: Any) -> Plan:
     """The plan with forwards whose log-odds are off by up to twice the size."""
     return replace(
         plan,
