@@ -100,9 +100,11 @@ def find(folder: Path) -> Process | None:
         return None
     try:
         told = json.loads((folder / RECORD).read_bytes())
-        if process_start(told["pid"]) != told["started"]:
+        pid, started = int(told["pid"]), process_start(int(told["pid"]))
+        # Numbers below stand for groups, or for all processes there are.
+        if pid <= 1 or started is None or started != told["started"]:
             return None
-        return Process(int(told["pid"]), int(told["port"]), bool(told["ready"]))
+        return Process(pid, int(told["port"]), bool(told["ready"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
