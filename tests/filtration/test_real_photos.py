@@ -142,7 +142,6 @@ class Truth:
 
 
 CASES: list[tuple[str, Rule]] = [
-    ("imagenet-1k", Misclassified(0.15)),
     ("imagenet-a", Misclassified(0.15)),
     ("imagenet-a", Outlier("centre", 0.6)),
     ("imagenet-a", Outlier("mean", 0.5)),
