@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotation.answers import DECISIONS, Answer, Decision
@@ -127,6 +127,7 @@ def test_the_same_weights_on_both_sides_are_a_dispute() -> None:
     assert consensus(answers, 6, "weighted", weights=weights).status == "disputed"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 500), st.data())
 def test_a_weight_grows_with_each_gold_item_right_and_falls_with_each_one_wrong(
     asked: int, data: st.DataObject
@@ -175,6 +176,7 @@ WEIGHTS = st.dictionaries(st.sampled_from(["a0", "a1", "a2"]), st.floats(0, 4))
 RULES = {"voting": st.sampled_from(VOTINGS), "needed": st.integers(1, 4), "weights": WEIGHTS}
 
 
+@settings(deadline=None)
 @given(ANSWERS, ANSWERS, st.fixed_dictionaries(RULES), st.randoms(use_true_random=False))
 def test_the_order_of_answers_never_matters(
     answers: list[Answer], rulings: list[Answer], rule: dict[str, Any], shuffle: Random
@@ -186,6 +188,7 @@ def test_the_order_of_answers_never_matters(
     assert again == found
 
 
+@settings(deadline=None)
 @given(ANSWERS, st.fixed_dictionaries(RULES))
 def test_another_answer_that_agrees_never_turns_a_consensus_over(
     answers: list[Answer], rule: dict[str, Any]
@@ -202,6 +205,7 @@ def test_another_answer_that_agrees_never_turns_a_consensus_over(
     assert (after.status, after.reason) == (found.status, found.reason)
 
 
+@settings(deadline=None)
 @given(ANSWERS, st.fixed_dictionaries(RULES))
 def test_a_unanimous_consensus_is_one_of_the_majority_too(
     answers: list[Answer], rule: dict[str, Any]
@@ -213,6 +217,7 @@ def test_a_unanimous_consensus_is_one_of_the_majority_too(
         assert loose == strict
 
 
+@settings(deadline=None)
 @given(ANSWERS, st.fixed_dictionaries(RULES))
 def test_a_result_is_whole(answers: list[Answer], rule: dict[str, Any]) -> None:
     found = consensus(answers, **rule)

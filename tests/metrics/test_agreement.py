@@ -150,6 +150,7 @@ def test_alpha_is_that_of_the_coincidence_matrix(table: list[list[str | None]]) 
         assert result == pytest.approx(1 - observed / expected, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(tables(annotators=2))
 def test_cohens_kappa_agrees_with_scikit_learn(table: list[list[str | None]]) -> None:
     both = [item for item in table if None not in item]
@@ -164,7 +165,7 @@ def test_cohens_kappa_is_the_same_for_annotators_swapped(table: list[list[str | 
     assert value(cohen_kappa, swapped) == pytest.approx(value(cohen_kappa, table), nan_ok=True)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.permutations(range(4)), st.randoms(use_true_random=False))
 def test_names_of_categories_and_order_of_items_and_annotators_do_not_matter(
     table: list[list[str | None]], names: list[int], shuffle: Random
@@ -179,7 +180,7 @@ def test_names_of_categories_and_order_of_items_and_annotators_do_not_matter(
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.randoms(use_true_random=False))
 def test_the_interval_does_not_depend_on_the_order_of_items(
     table: list[list[str | None]], shuffle: Random
@@ -193,7 +194,7 @@ def test_the_interval_does_not_depend_on_the_order_of_items(
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.sampled_from([1, 20]))
 def test_values_are_at_most_one_and_their_interval_holds_them(
     table: list[list[str | None]], resamples: int
@@ -208,7 +209,7 @@ def test_values_are_at_most_one_and_their_interval_holds_them(
             assert result.undefined < resamples
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(tables())
 def test_an_item_that_nobody_answered_changes_nothing(table: list[list[str | None]]) -> None:
     longer: list[list[str | None]] = [*table, [None] * len(table[0])]

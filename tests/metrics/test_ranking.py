@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -17,6 +17,7 @@ ITEMS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_s
 )
 
 
+@settings(deadline=None)
 @given(ITEMS)
 def test_agrees_with_scikit_learn_and_lies_in_its_interval(items: list[tuple[int, bool]]) -> None:
     scores, genuine = zip(*items, strict=True)
@@ -26,6 +27,7 @@ def test_agrees_with_scikit_learn_and_lies_in_its_interval(items: list[tuple[int
     assert (result.genuine, result.others) == (sum(genuine), len(items) - sum(genuine))
 
 
+@settings(deadline=None)
 @given(ITEMS)
 def test_a_negated_score_mirrors_value_and_interval(items: list[tuple[int, bool]]) -> None:
     scores, genuine = zip(*items, strict=True)
@@ -35,6 +37,7 @@ def test_a_negated_score_mirrors_value_and_interval(items: list[tuple[int, bool]
     )
 
 
+@settings(deadline=None)
 @given(ITEMS)
 def test_the_ends_solve_newcombes_equation(items: list[tuple[int, bool]]) -> None:
     scores, genuine = zip(*items, strict=True)
