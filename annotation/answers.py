@@ -8,7 +8,7 @@ its weak label's class, clearly, and no other class of the label space? For the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -69,8 +69,8 @@ class Answer:
         seconds: how long it took; None where nobody measured.
 
     Raises:
-        ValueError: no candidate, annotator or entry, no such decision, or seconds that are
-            negative, NaN or infinite.
+        ValueError: no candidate, annotator or entry, no such decision, one word in place of a list,
+            or seconds that are negative, NaN or infinite.
     """
 
     candidate: str
@@ -94,6 +94,8 @@ class Answer:
         if self.seconds is not None and not 0.0 <= self.seconds < math.inf:
             raise ValueError(f"an answer took {self.seconds} seconds: expected 0 or more")
         for name in ("reasons", "also"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is {getattr(self, name)!r}: expected a list of words")
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def counts_as(self, question: Question, claimed: str | None = None) -> Decision:
@@ -153,6 +155,35 @@ def standing(answers: Iterable[Answer]) -> list[Answer]:
         if key not in newest or _age(answer) > _age(newest[key]):
             newest[key] = answer
     return [newest[key] for key in sorted(newest) if newest[key].decision is not Decision.SKIPPED]
+
+
+def table(
+    answers: Iterable[Answer],
+    question: Question = "misclassified",
+    claimed: Mapping[str, str] | None = None,
+) -> list[list[Decision | None]]:
+    """The answers that stand, as `curate.metrics.krippendorff_alpha` and its like read them.
+
+    Args:
+        answers: about any candidates, with earlier entries.
+        question: what was asked.
+        claimed: candidate to the id of its weak label, as `Answer.counts_as` takes it.
+
+    Returns:
+        A row a candidate by key, a column an annotator by name, each cell what the answer counts
+        as, or None. Without an answer that stands: no row.
+
+    Raises:
+        ValueError: as `Answer.counts_as`.
+    """
+    stand, labels = standing(answers), claimed or {}
+    columns = {name: i for i, name in enumerate(sorted({answer.annotator for answer in stand}))}
+    rows: dict[str, list[Decision | None]] = {}
+    for answer in stand:
+        row = rows.setdefault(answer.candidate, [None] * len(columns))
+        decision = answer.counts_as(question, labels.get(answer.candidate))
+        row[columns[answer.annotator]] = decision
+    return list(rows.values())
 
 
 def _age(answer: Answer) -> tuple[object, ...]:

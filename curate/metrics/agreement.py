@@ -63,8 +63,8 @@ def raw_agreement(
 
     The interval is [q(α/2), q(1 - α/2)] of the values on items drawn anew, α = 1 - confidence.
     Items must be independent. Where all resamples agree it has no width, which is no certainty.
-    On simulated answers of two annotators, one for 95 % held the true value for 90 % of samples of
-    20 items, 93 % of those of 50 and 97 % of those of 200, for every measure here.
+    On simulated answers of two annotators, one for 95 % held the true value in 89 to 96 % of
+    samples of 20 items, 93 to 94 % of those of 50 and 93 to 97 % of those of 200, by measure.
 
     Args:
         table: items by annotators; None where there is no answer.
@@ -339,12 +339,13 @@ def _measure(
         reason = "one item alone has no interval"
         return Agreement(estimate, math.nan, math.nan, items, told, 0, reason)
 
-    # Without items that nobody answered, which say nothing; and sorted, so that the interval is the
-    # same whatever order the items come in.
-    rows = rows[rows.any(axis=1)]
-    rows = rows[np.lexsort(rows.T[::-1])]
-    n = len(rows)
-    sums = np.stack([rows[random.randint(0, n, n)].sum(axis=0) for _ in range(resamples)])
+    # Items that nobody answered say nothing. Of equal items it is drawn how many there are, which
+    # is quick for many items and does not depend on their order.
+    kinds, number = np.unique(rows[rows.any(axis=1)], axis=0, return_counts=True)
+    n, share = int(number.sum()), number / number.sum()
+    drawn = (random.multinomial(n, share) for _ in range(resamples))
+    # einsum and not BLAS, whose last bits may depend on the number of threads.
+    sums = np.stack([np.einsum("i,ij->j", times, kinds) for times in drawn])
     values = _values(of_sums, sums)
     known = values[~np.isnan(values)]
     undefined = resamples - known.size

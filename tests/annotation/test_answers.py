@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotation.answers import DECISIONS, Answer, Decision, Question, standing
+from annotation.answers import DECISIONS, Answer, Decision, Question, standing, table
 from curate.errors import UnknownNameError
+from curate.metrics import krippendorff_alpha
 
 NOON = datetime(2026, 3, 1, 12)
 SAID = Answer("c1", "anna", Decision.VALID, NOON, "e1")
@@ -43,6 +44,7 @@ def test_times_are_utc_without_zone() -> None:
         ({"candidate": ""}, "an answer needs candidate"),
         ({"annotator": ""}, "an answer needs annotator"),
         ({"entry": ""}, "an answer needs entry"),
+        ({"also": "n07"}, "also is 'n07': expected a list of words"),
         ({"seconds": -1.0}, "took -1.0 seconds"),
         ({"seconds": math.nan}, "took nan seconds"),
         ({"seconds": math.inf}, "took inf seconds"),
@@ -111,3 +113,16 @@ def test_a_skip_takes_back_what_was_answered_and_a_later_answer_stands_again() -
     again = replace(SAID, decision="unclear", made=NOON + timedelta(seconds=2))
     assert standing([SAID, skipped]) == []
     assert standing([SAID, skipped, again]) == [again]
+
+
+def test_the_table_of_answers_is_what_measures_of_agreement_read() -> None:
+    ben, cleo = replace(SAID, annotator="ben", decision="unclear"), replace(SAID, annotator="cleo")
+    both = replace(cleo, candidate="c0", also=("n07",))
+    skipped = replace(ben, candidate="c0", decision="skipped")
+    answers = [cleo, both, skipped, SAID, ben]
+    assert table(answers, claimed={"c1": "n01"}) == [
+        [None, None, Decision.SEVERAL_CLASSES],
+        [Decision.VALID, Decision.UNCLEAR, Decision.VALID],
+    ]
+    assert krippendorff_alpha(table(answers), resamples=1).answers == 3
+    assert table([skipped]) == []
