@@ -21,6 +21,7 @@ from pathlib import Path
 
 from annotation import server_process
 from annotation.client import Client
+from annotation.client_errors import TokenRefused
 from annotation.server_accounts import (
     ACCOUNTS,
     Account,
@@ -32,7 +33,7 @@ from annotation.server_accounts import (
     owner_only,
     read_accounts,
 )
-from annotation.server_process import Process
+from annotation.server_process import RECORD, Process
 from annotation.venv import environment, install
 from curate.errors import BusyError, StorageError, UsageError
 from curate.files import TEMPORARY, make_folder, printable, storage_errors, write_bytes
@@ -48,6 +49,8 @@ TOKEN_VARIABLE = "CURATE_REVIEW_TOKEN"
 _DATA, _DATABASE, _SERVED = "label-studio", "label_studio.sqlite3", "served"
 # The other command may be installing.
 _WAIT_SECONDS = 1800.0
+# One whose process is not seen may just have ended.
+_LOST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,7 @@ def serve(
     emails = checked_emails(annotators)
     folder = root.absolute() / FOLDER
     make_private(folder)
-    first = read_accounts(folder) is None
-    process, started = _running(folder, images, port or settings.port)
+    process, started, first = _running(folder, images, port or settings.port)
     accounts = _accounts(folder)
     if port is not None and process.port != port:
         raise UsageError(
@@ -112,7 +114,13 @@ def serve(
             "first: curate review serve --stop"
         )
     client = Client(_url(process.port), accounts.token)
-    client.who_am_i()
+    try:
+        client.who_am_i()
+    except TokenRefused:
+        raise UsageError(
+            f"Label Studio no longer takes the token in {FOLDER}/{ACCOUNTS}; stopped and started "
+            "again it does: curate review serve --stop, then curate review serve"
+        ) from None
     new, known = add_accounts(folder, client, emails)
     if first:
         new = [accounts.owner, *new]
@@ -164,30 +172,37 @@ def served(root: Path) -> Path:
     return root.absolute() / FOLDER / _SERVED
 
 
-def _running(folder: Path, images: Path | None, port: int) -> tuple[Process, bool]:
-    """The server's process, and whether it was started now."""
-    until = time.monotonic() + _WAIT_SECONDS
+def _running(folder: Path, images: Path | None, port: int) -> tuple[Process, bool, bool]:
+    """The server's process, whether it was started now, and whether for the first time."""
+    begun = time.monotonic()
     told = False
-    while time.monotonic() < until:
+    while time.monotonic() < begun + _WAIT_SECONDS:
         with server_process.try_lock(folder) as lock:
             if lock is not None:
+                first = read_accounts(folder) is None
                 with server_process.listen(port) as listening:
                     installed = install()
                     env = _prepare(folder, images, installed.database)
                     say("starting Label Studio")
-                    python = installed.python
-                    return server_process.start(folder, python, env, lock, listening), True
-        process = server_process.find(folder)
-        if process is not None and process.ready:
-            if not server_process.answers(process.port):
+                    process = server_process.start(folder, installed.python, env, lock, listening)
+                    return process, True, first
+        found = server_process.find(folder)
+        if found is not None and found.ready:
+            if not server_process.answers(found.port):
                 raise BusyError(
-                    f"Label Studio (process {process.pid}) runs and does not answer; end it: "
+                    f"Label Studio (process {found.pid}) runs and does not answer; end it: "
                     "curate review serve --stop"
                 )
-            return process, False
-        if not told:
+            return found, False, False
+        if (folder / RECORD).exists() and found is None:
+            if time.monotonic() > begun + _LOST_SECONDS:
+                raise BusyError(
+                    "Label Studio of this workspace runs elsewhere: on another machine, or in a "
+                    "container"
+                )
+        elif not told:
             say("waiting for another command that starts Label Studio")
-        told = True
+            told = True
         time.sleep(0.1)
     raise BusyError("another command has been starting Label Studio for long; look what it does")
 
@@ -240,7 +255,6 @@ def _link(link: Path, images: Path | None) -> None:
         if images is None:
             link.unlink(missing_ok=True)
             return
-        images.mkdir(parents=True, exist_ok=True)
         target = Path(os.path.relpath(os.path.realpath(images), os.path.realpath(link.parent)))
         if link.is_symlink() and link.readlink() == target:
             return

@@ -83,6 +83,10 @@ def serve(server: Any, listening: socket.socket, record: Path) -> None:
         # A start that was killed between account and token leaves an account with another token.
         tokens = importlib.import_module("rest_framework.authtoken.models").Token
         tokens.objects.filter(user=user).update(key=os.environ["LABEL_STUDIO_USER_TOKEN"])
+        # Anybody may have switched it off on the settings page.
+        organization = user.active_organization
+        organization.jwt.legacy_api_tokens_enabled = True
+        organization.jwt.save()
         return user
 
     basehttp.WSGIServer.server_bind = bind
@@ -96,12 +100,29 @@ def serve(server: Any, listening: socket.socket, record: Path) -> None:
     server.main()
 
 
+def migrate(server: Any) -> None:
+    """Apply the migrations to a database that nobody needs if this is cut off.
+
+    Args:
+        server: the module `label_studio.server`.
+    """
+    signals = importlib.import_module("django.db.backends.signals")
+
+    def hurry(connection: Any, **_: Any) -> None:
+        with connection.cursor() as cursor:
+            # Hundreds of transactions, each of which would wait for the disk.
+            cursor.execute("PRAGMA synchronous = OFF")
+            cursor.execute("PRAGMA journal_mode = MEMORY")
+
+    signals.connection_created.connect(hurry, weak=False)
+    sys.argv[1:] = ["version"]
+    server.main()
+
+
 def main() -> None:
     """Run as the module says."""
     if len(sys.argv) == 1:
-        server = importlib.import_module("label_studio.server")
-        sys.argv[1:] = ["version"]
-        server.main()
+        migrate(importlib.import_module("label_studio.server"))
         return
     lock, descriptor, record = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     # What this process starts must not outlive it with the lock in its hands.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.errors import CurateError, StorageError, UsageError
-from curate.files import TEMPORARY, make_folder, printable, storage_errors, sync_folder
+from curate.files import TEMPORARY, make_folder, printable, storage_errors, sync_folder, write_bytes
 from curate.progress import LINE_SECONDS, say
 
 #: The version of Label Studio that this project knows.
@@ -201,10 +201,8 @@ def _make_database(database: Path, python: Path, lock: int) -> None:
         if told is not None:
             _tell_full(told)
             raise CurateError(f"Label Studio's database cannot be prepared ({_last(told)})")
-        os.sync()
         with storage_errors(printable(database)):
-            (folder / "label_studio.sqlite3").replace(database)
-            sync_folder(database.parent)
+            write_bytes(database, (folder / "label_studio.sqlite3").read_bytes())
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], lock: int) -> list[str] | None:

@@ -23,6 +23,14 @@ from curate.setting_groups import ReviewSettings
 from tests.running import run_curate
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Installed:
+        raise AssertionError("this would install Label Studio")
+
+    monkeypatch.setattr(server, "install", refuse)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     make_private(tmp_path / "review")
@@ -35,6 +43,11 @@ def held(folder: Path) -> Iterator[int]:
     with server_process.try_lock(folder) as lock:
         assert lock is not None
         yield lock
+
+
+def free_port() -> int:
+    with server_process.listen(0) as listening:
+        return int(listening.getsockname()[1])
 
 
 def program(tmp_path: Path, text: str) -> Path:
@@ -86,7 +99,7 @@ def test_data_whose_accounts_are_lost_is_not_begun_anew(
     data.parent.mkdir()
     data.write_text("what people have said")
     with pytest.raises(StorageError, match=r"without accounts\.json"):
-        serve(folder.parent, ReviewSettings(port=49_151), None)
+        serve(folder.parent, ReviewSettings(), None, port=free_port())
     assert data.read_text() == "what people have said"
     assert read_accounts(folder) is None
 
@@ -156,6 +169,17 @@ def test_stop_ends_no_process_but_the_server(
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_a_server_on_another_machine_is_told(
+    folder: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_LOST_SECONDS", 0.2)
+    first_accounts(folder)
+    record = {"pid": os.getpid(), "started": "another boot 1", "port": 8090, "ready": True}
+    (folder / "server.json").write_text(json.dumps(record))
+    with pytest.raises(BusyError, match="runs elsewhere"):
+        serve(folder.parent, ReviewSettings(), None)
 
 
 def test_without_a_folder_there_is_nothing_to_stop(tmp_path: Path) -> None:
