@@ -11,14 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from curate.metrics.answer_tables import Table, coded, counts_of
 from curate.metrics.checks import Bools, Floats, integer, level
-
-#: A row an item, a column an annotator; None where there is no answer. Arrays are welcome.
-Table = Sequence[Sequence[Hashable | None]] | np.ndarray[Any, Any]
 
 #: Expected disagreement below this is none: a real one is at least 1 / (answers²).
 _NONE = 1e-12
@@ -79,7 +76,7 @@ def raw_agreement(
         ValueError: no item, no annotator, rows of different lengths, NaN in place of None, a
             category that cannot be one (a list), or an argument out of range.
     """
-    counts = _counts(*_codes(table))
+    counts = counts_of(*coded(table))
     return _measure(_Pairs(counts).raw(), counts, resamples, confidence, seed)
 
 
@@ -104,7 +101,7 @@ def cohen_kappa(
     Raises:
         ValueError: as `raw_agreement`, or another number of annotators than two.
     """
-    codes, categories = _codes(table)
+    codes, categories = coded(table)
     if codes.shape[1] != 2:
         raise ValueError(f"Cohen's kappa takes two annotators, not {codes.shape[1]}")
     both = codes[(codes >= 0).all(axis=1)]
@@ -118,7 +115,7 @@ def cohen_kappa(
         chance = np.sum(sums[:, 2 : 2 + q] * sums[:, 2 + q :], axis=1) / n**2
         return sums[:, 1] / n, 1.0 - chance
 
-    counts = _counts(codes, categories)
+    counts = counts_of(codes, categories)
     return _measure((rows, kappa), counts, resamples, confidence, seed)
 
 
@@ -144,7 +141,7 @@ def fleiss_kappa(
     Raises:
         ValueError: as `raw_agreement`.
     """
-    counts = _counts(*_codes(table))
+    counts = counts_of(*coded(table))
     return _measure(_Pairs(counts).fleiss(), counts, resamples, confidence, seed)
 
 
@@ -175,7 +172,7 @@ def gwet_ac1(
     Raises:
         ValueError: as `raw_agreement`, or an answer that is not among `categories`.
     """
-    counts = _counts(*_codes(table, categories))
+    counts = counts_of(*coded(table, categories))
     return _measure(_Pairs(counts).ac1(), counts, resamples, confidence, seed)
 
 
@@ -203,7 +200,7 @@ def krippendorff_alpha(
     Raises:
         ValueError: as `raw_agreement`.
     """
-    counts = _counts(*_codes(table))
+    counts = counts_of(*coded(table))
     return _measure(_Pairs(counts).alpha(), counts, resamples, confidence, seed)
 
 
@@ -258,66 +255,6 @@ class _Pairs:
 
         rows = np.column_stack((self.n * self.differ, self.counts * self.paired[:, None]))
         return rows, coefficient
-
-
-def _codes(
-    table: Table, categories: Sequence[Hashable] | None = None
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[Hashable]]:
-    """The table with each category's number in place of it, -1 for None; and the categories."""
-    rows = [list(row) for row in _rows(table)]
-    if not rows or not rows[0]:
-        raise ValueError(f"table is empty: {len(rows)} items, no annotator" if rows else _EMPTY)
-    numbers: dict[Hashable, int] = {}
-    for category in categories or ():
-        numbers.setdefault(category, len(numbers))
-    used: set[Hashable] = set()
-    for i, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"table[{i}] has {len(row)} annotators, table[0] has {len(rows[0])}")
-        for j, answer in enumerate(row):
-            if answer is not None:
-                used.add(_category(answer, f"table[{i}][{j}]"))
-    if categories is None:
-        # By name, so that neither the order of the items nor that of the answers shows anywhere.
-        for category in sorted(used, key=lambda c: (str(c), repr(c))):
-            numbers[category] = len(numbers)
-    elif strange := used - set(numbers):
-        raise ValueError(f"{min(strange, key=str)!r} is not among the categories")
-    codes = [[-1 if answer is None else numbers[answer] for answer in row] for row in rows]
-    return np.array(codes, dtype=np.int64), list(numbers)
-
-
-_EMPTY = "table is empty: no item"
-
-
-def _rows(table: Table) -> list[Any]:
-    if isinstance(table, np.ndarray):
-        if table.ndim != 2:
-            raise ValueError(f"table must be items by annotators, not shape {table.shape}")
-        return table.tolist()
-    rows = list(table)
-    for i, row in enumerate(rows):
-        if isinstance(row, str) or not hasattr(row, "__iter__"):
-            raise ValueError(f"table[{i}] is {row!r}: expected a row of answers, one an annotator")
-    return rows
-
-
-def _category(answer: Hashable, place: str) -> Hashable:
-    if isinstance(answer, (float, np.floating)) and math.isnan(answer):
-        raise ValueError(f"{place} is nan: write None where there is no answer")
-    try:
-        hash(answer)
-    except TypeError as error:
-        raise ValueError(f"{place} is {answer!r}: that is no category") from error
-    return answer
-
-
-def _counts(codes: np.ndarray[Any, np.dtype[np.int64]], categories: Sequence[Hashable]) -> Floats:
-    """How many answers of each category an item has, shape (items, categories)."""
-    counts = np.zeros((len(codes), len(categories)))
-    item, annotator = np.nonzero(codes >= 0)
-    np.add.at(counts, (item, codes[item, annotator]), 1.0)
-    return counts
 
 
 def _measure(

@@ -291,10 +291,10 @@ def test_intervals_hold_the_true_value_about_as_often_as_they_say() -> None:
 
     true = value(fleiss_kappa, answers(100_000, 0))
     held = 0
-    for seed in range(1, 101):
+    for seed in range(1, 61):
         result = fleiss_kappa(answers(100, seed), resamples=200)
         held += result.low <= true <= result.high
-    assert 88 <= held <= 100
+    assert 52 <= held <= 60
 
 
 @pytest.mark.parametrize(
