@@ -28,7 +28,8 @@ from curate.files import (
 from curate.progress import Stop, progress, say, stop_on_interrupt
 from pipelines.candidate_set import CandidateSet
 from pipelines.engines import Engine
-from pipelines.filter_end import end_run
+from pipelines.filter_checks import cured_candidates, judged_by_chunk
+from pipelines.filter_end import Reopened, end_run
 from pipelines.filter_identity import identity, settings_record
 from pipelines.rejudge import Given
 from pipelines.runs import scores_path
@@ -38,9 +39,6 @@ from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from curate.filtration.terms import Verdict
-
-#: Failures that end when the image is put back into the store.
-_CURABLE = ("missing", "altered", "unreadable")
 
 
 class FilterRun:
@@ -95,6 +93,8 @@ class FilterRun:
         if donor is not None:
             say(f"the scores of run {donor['id']} serve: only caps differ")
             with one_at_a_time(self.workspace, "filter-end"):
+                if (summary := self._ended_meanwhile()) is not None:
+                    return summary
                 self._adopt(donor)
                 return end_run(self, 0.0, started)
         if (summary := self._served(started)) is not None:
@@ -105,8 +105,10 @@ class FilterRun:
         else:
             self._work = Alone(chunks)
         try:
-            self._score_all()
-            return self._work.end(lambda: self._end(started))
+            while True:
+                self._score_all()
+                with suppress(Reopened):
+                    return self._work.end(lambda: self._end(started))
         finally:
             self._work.close()
 
@@ -120,6 +122,18 @@ class FilterRun:
         with self.workspace.catalogue.read() as connection:
             found = judging.candidates_by_id(connection, self.candidates.span(number))
         return Chunk(number, tuple(found))
+
+    def _ended_meanwhile(self) -> dict[str, Any] | None:
+        """The summary, where another command has ended the run since this one looked; looks again
+        in any case."""
+        before = self._row
+        with self.workspace.catalogue.read() as connection:
+            self._row = judging.run(connection, self.id)
+        if self._row is None or self._row["state"] != "finished":
+            return None
+        if before is not None and before["finished"] == self._row["finished"]:
+            return None
+        return dict(self._row["summary"])
 
     def _served(self, started: float) -> dict[str, Any] | None:
         """The summary, where all verdicts are there without any scoring."""
@@ -140,21 +154,10 @@ class FilterRun:
         if not scores.is_file() or sha256_file(scores) != row["summary"]["scores_sha256"]:
             say(f"the scores of run {row['id']} are missing or altered; scoring again")
             return False
-        if cured := self._cured(row["id"]):
+        if cured := cured_candidates(self.workspace, row["id"]):
             say(f"{len(cured)} failed candidates of run {row['id']} can be scored by now")
             return False
         return True
-
-    def _cured(self, run_id: str) -> list[int]:
-        """The ids of failed candidates whose images are sound by now."""
-        with self.workspace.catalogue.read() as connection:
-            failed = judging.failures(connection, run_id)
-        return [
-            row["candidate_id"]
-            for row in failed
-            if row["reason"] in _CURABLE
-            and self.workspace.store.check(row["sha256"], row["extension"])
-        ]
 
     def _donor(self) -> RowMapping | None:
         with self.workspace.catalogue.read() as connection:
@@ -191,8 +194,6 @@ class FilterRun:
                 judging.update_run(connection, self.id, {"scores_run": scores_run})
 
     def _adopt(self, donor: RowMapping) -> None:
-        with self.workspace.catalogue.read() as connection:
-            self._row = judging.run(connection, self.id)
         self._begin(donor["id"])
         with self.workspace.catalogue.write() as connection:
             judging.forget_verdicts(connection, self.id)
@@ -215,7 +216,7 @@ class FilterRun:
         make_folder(self.parts_folder)
         if was_finished and owned:
             self._split()
-        cured = set(self._cured(self.id)) if was_finished else set()
+        cured = set(cured_candidates(self.workspace, self.id)) if was_finished else set()
         self._begin(self.id)
         return self._sound_parts(cured)
 
@@ -230,6 +231,7 @@ class FilterRun:
         if 0 < done < total:
             say(f"run {self.id} goes on: {done} of {total} candidates are scored")
         with progress("filter", total, done=done) as bar:
+            self._bar = bar
             while True:
                 for chunk, scored in self.engine.run(self._chunks(stop), stop):
                     if scored.counts.flips:
@@ -285,18 +287,19 @@ class FilterRun:
         split_scores(scores, [(self.parts_folder / p["file"], p["rows"]) for p in named])
 
     def _sound_parts(self, cured: set[int]) -> set[int]:
-        """The named parts; one whose file is gone or altered, or that holds a candidate which has
-        been cured, is forgotten and made again."""
-        ids = dict(self.candidates.spans())
+        """The named parts; one whose file is gone or altered, that holds a candidate which has been
+        cured, or whose verdicts are not those of its candidates, is forgotten and made again."""
         with self.workspace.catalogue.read() as connection:
             named = judging.run_parts(connection, self.id)
+            judged = judged_by_chunk(connection, self.id, self.candidates)
         sound: dict[int, str] = {}
         self._earlier_seconds = 0.0
         for part in named:
-            path = self.parts_folder / part["file"]
+            number, path = part["number"], self.parts_folder / part["file"]
+            ids = self.candidates.span(number)
             whole = path.is_file() and sha256_file(path) == part["sha256"]
-            if whole and cured.isdisjoint(ids[part["number"]]):
-                sound[part["number"]] = part["file"]
+            if whole and judged[number] == len(ids) and cured.isdisjoint(ids):
+                sound[number] = part["file"]
                 self._earlier_seconds += part["seconds"] / self.engine.workers
         broken = [part["number"] for part in named if part["number"] not in sound]
         if broken:
@@ -307,7 +310,7 @@ class FilterRun:
                     return {part["number"] for part in named}
                 say(f"{len(broken)} parts of run {self.id} are scored again")
                 for number in broken:
-                    judging.forget_part(connection, self.id, number, ids[number])
+                    judging.forget_part(connection, self.id, number, self.candidates.span(number))
                 self._work.reopen(connection, broken)
         if not self.workspace.catalogue.side_by_side:
             # Elsewhere they may be those of another command, which has yet to name them.

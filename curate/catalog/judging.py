@@ -30,6 +30,9 @@ from curate.catalog.tables import (
 )
 from curate.errors import StorageError
 
+#: Rows that are held at a time where they are read as they are asked for.
+_ROWS_AT_ONCE = 10_000
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -201,15 +204,26 @@ def forget_verdicts(connection: Connection, run_id: str) -> None:
     connection.execute(delete(verdicts).where(verdicts.c.run_id == run_id))
 
 
-def survivors(connection: Connection, run_id: str) -> list[RowMapping]:
-    """The survivors of a run with what caps and orders need, sorted by candidate key."""
+def survivors(connection: Connection, run_id: str) -> Iterator[RowMapping]:
+    """The survivors of a run with what caps and orders need, in any order.
+
+    Rows have `candidate_id`, `key`, `wnid`, `predicted_wnid`, `confidence` and `borderline`; they
+    are read as they are asked for, within the transaction.
+    """
     query = (
-        select(verdicts, candidates.c.key, candidates.c.sha256, candidates.c.wnid)
+        select(
+            verdicts.c.candidate_id,
+            candidates.c.key,
+            candidates.c.wnid,
+            verdicts.c.predicted_wnid,
+            verdicts.c.confidence,
+            verdicts.c.borderline,
+        )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "survivor")
-        .order_by(candidates.c.key)
     )
-    return [row._mapping for row in connection.execute(query)]
+    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    yield from rows.mappings()
 
 
 def verdict_counts(connection: Connection, run_id: str) -> list[tuple[str, str | None, int]]:
@@ -229,20 +243,57 @@ def count_verdicts(connection: Connection, run_id: str) -> int:
     return connection.scalar(query) or 0
 
 
-def failures(connection: Connection, run_id: str) -> list[RowMapping]:
-    """The candidates that a run could not score, with the reason, by key."""
+def judged_ids(connection: Connection, run_id: str) -> Iterator[Sequence[int]]:
+    """The ids of all candidates with a verdict of a run, in any order, some at a time."""
+    query = select(verdicts.c.candidate_id).where(verdicts.c.run_id == run_id)
+    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    yield from rows.scalars().partitions()
+
+
+def failures(connection: Connection, run_id: str) -> Iterator[RowMapping]:
+    """The candidates that a run could not score, by key: `candidate` (the key), `sha256`, `wnid`
+    and `reason`.
+
+    They are read as they are asked for, within the transaction.
+    """
     query = (
         select(
-            verdicts.c.candidate_id,
-            candidates.c.key,
+            candidates.c.key.label("candidate"),
             candidates.c.sha256,
-            images.c.extension,
             candidates.c.wnid,
             verdicts.c.reason,
         )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
-        .join(images, images.c.sha256 == candidates.c.sha256)
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "failed")
         .order_by(candidates.c.key)
     )
-    return [row._mapping for row in connection.execute(query)]
+    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    yield from rows.mappings()
+
+
+def failed_images(
+    connection: Connection, run_id: str, reasons: Sequence[str], after: int, most: int
+) -> list[RowMapping]:
+    """The next candidates that a run could not score: `candidate_id`, `sha256` and `extension`.
+
+    Args:
+        connection: a reading transaction.
+        run_id: the run.
+        reasons: only those that failed for one of these.
+        after: only those with a larger id.
+        most: at most so many, those with the smallest ids.
+    """
+    query = (
+        select(verdicts.c.candidate_id, candidates.c.sha256, images.c.extension)
+        .join(candidates, candidates.c.id == verdicts.c.candidate_id)
+        .join(images, images.c.sha256 == candidates.c.sha256)
+        .where(
+            verdicts.c.run_id == run_id,
+            verdicts.c.outcome == "failed",
+            verdicts.c.reason.in_(reasons),
+            verdicts.c.candidate_id > after,
+        )
+        .order_by(verdicts.c.candidate_id)
+        .limit(most)
+    )
+    return list(connection.execute(query).mappings())

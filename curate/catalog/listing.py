@@ -51,8 +51,20 @@ class Shortlisted:
     locator: str | None
 
 
-def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]) -> None:
-    """Give the candidates the places 1, 2, … on the run's shortlist."""
+def clear_places(connection: Connection, run_id: str) -> None:
+    """Take all candidates off a run's shortlist."""
+    listed = (
+        verdicts.c.run_id == run_id,
+        verdicts.c.outcome == "survivor",
+        verdicts.c.place.is_not(None),
+    )
+    connection.execute(update(verdicts).where(*listed).values(place=None))
+
+
+def set_places(
+    connection: Connection, run_id: str, candidate_ids: Sequence[int], first: int = 1
+) -> None:
+    """Give the candidates the places `first`, `first` + 1, … on the run's shortlist."""
     if candidate_ids:
         connection.execute(
             update(verdicts).where(
@@ -60,13 +72,22 @@ def set_places(connection: Connection, run_id: str, candidate_ids: Sequence[int]
             ),
             [
                 {"b_candidate": number, "place": place}
-                for place, number in enumerate(candidate_ids, start=1)
+                for place, number in enumerate(candidate_ids, start=first)
             ],
         )
 
 
-def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
-    """A run's shortlist in review order."""
+def shortlist(
+    connection: Connection, run_id: str, after: int = 0, most: int | None = None
+) -> list[Shortlisted]:
+    """A run's shortlist in review order.
+
+    Args:
+        connection: a transaction.
+        run_id: the run.
+        after: only what stands after this place.
+        most: at most so many; all for None.
+    """
     query = (
         select(
             verdicts.c.place,
@@ -86,9 +107,10 @@ def shortlist(connection: Connection, run_id: str) -> list[Shortlisted]:
         .where(
             verdicts.c.run_id == run_id,
             verdicts.c.outcome == "survivor",
-            verdicts.c.place.is_not(None),
+            verdicts.c.place > after,
         )
         .order_by(verdicts.c.place)
+        .limit(most)
     )
     return [Shortlisted(**row._mapping) for row in connection.execute(query)]
 

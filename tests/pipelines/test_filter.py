@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from curate.catalog import judging
 from curate.catalog.tables import candidates, parts, verdicts
@@ -104,8 +104,10 @@ def test_the_scores_hold_what_the_verdicts_rest_on(filtered: Workspace) -> None:
     for entry in listed:
         mine = [row for row in rows if row["candidate"] == entry.candidate]
         assert len(mine) == 20
-        assert all(row["exact"] for row in mine)
-        assert max(row["p_true"] for row in mine) == entry.p_true <= 0.15
+        exact = [row["p_true"] for row in mine if row["exact"]]
+        assert mine[0]["exact"]
+        assert max(exact) == entry.p_true <= 0.15
+        assert all(row["p_true"] < entry.p_true for row in mine if not row["exact"])
         assert all(row["predicted_wnid"] != entry.wnid for row in mine)
         assert mine[0]["predicted_wnid"] == entry.predicted_wnid
         assert mine[0]["confidence"] == entry.confidence
@@ -230,18 +232,23 @@ def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.Monkey
     assert named_parts(root) == {}
 
 
-def test_a_part_that_went_missing_or_was_altered_is_scored_again(
+def test_a_part_that_went_missing_or_was_altered_or_lacks_a_verdict_is_scored_again(
     root: Path, filtered: Workspace
 ) -> None:
-    assert dying("-w", root, "filter", at="replace:8") is None
+    assert dying("-w", root, "filter", at="replace:12") is None
     before = named_parts(root)
+    third = sorted(before)[2]
     (folder,) = (root / "runs").glob("*/parts")
     first, second, *_ = sorted(folder.glob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-5])
     second.unlink()
     workspace = open_workspace(root)
+    with workspace.catalogue.write() as connection:
+        its = select(candidates.c.id).order_by(candidates.c.key).offset(4 * third).limit(1)
+        lost = delete(verdicts).where(verdicts.c.candidate_id == its.scalar_subquery())
+        assert connection.execute(lost).rowcount == 1
     run_filter(workspace)
-    assert {n for n, seconds in before.items() if named_parts(root)[n] != seconds} == {0, 1}
+    assert {n for n, seconds in before.items() if named_parts(root)[n] != seconds} == {0, 1, third}
     assert results(workspace) == results(filtered)
 
 

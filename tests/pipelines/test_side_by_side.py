@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from curate.catalog import judging
-from curate.catalog.tables import claims, parts, verdicts
+from curate.catalog.tables import claims, now, parts, verdicts
+from pipelines import filter_end, sharing
 from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.runs import finished_run
@@ -24,6 +26,8 @@ from tests.postgres import Server
 from tests.running import ROOT
 
 pytestmark = pytest.mark.slow
+
+CLASSES = ("jeep", "strawberry", "n02815834")
 
 #: A filter whose leases are short, so that what a killed one held is soon free.
 _FILTER = """
@@ -169,4 +173,73 @@ def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
     assert held == 0
     summary = run_filter(open_workspace(shared.root))
     assert summary["candidates"] == 20
+    shared.close()
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One model, and leases that nobody renews during a test."""
+    monkeypatch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
+    monkeypatch.setenv("CURATE_FILTER__BACKEND", "torch")
+    monkeypatch.setattr(sharing, "LEASE_SECONDS", 600.0)
+
+
+def lose_the_end(workspace: Workspace) -> None:
+    """What becomes of the claim of a command that is cut off for longer than its lease."""
+    with workspace.catalogue.write() as connection:
+        late = now() - timedelta(hours=1)
+        lost = connection.execute(update(claims).where(~claims.c.done).values(until=late))
+    assert lost.rowcount == 1
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_two_ends_one_is_recorded_and_told_by_both(
+    make_workspace: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The first one is cut off in its merge, before or after it reads the parts."""
+    shared = make_workspace("postgresql")
+    merge = filter_end._merge
+    others: list[dict[str, Any]] = []
+
+    def cut_off(*about: Any) -> None:
+        monkeypatch.setattr(filter_end, "_merge", merge)
+        if when == "after":
+            merge(*about)
+        lose_the_end(shared)
+        other = open_workspace(shared.root)
+        others.append(run_filter(other, CLASSES))
+        other.close()
+        if when == "before":
+            merge(*about)
+
+    monkeypatch.setattr(filter_end, "_merge", cut_off)
+    summary = run_filter(shared, CLASSES)
+    assert [summary] == others
+    assert finished_run(shared)["summary"] == summary
+    assert run_filter(shared, CLASSES) == summary
+    shared.close()
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_run_whose_parts_are_taken_back_at_its_end_is_ended_anew(
+    make_workspace: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = make_workspace("postgresql")
+    merge = filter_end._merge
+    ends: list[int] = []
+
+    def taken_back(run: Any, named: Any, record: Any) -> None:
+        merge(run, named, record)
+        ends.append(len(named))
+        if len(ends) == 1:
+            with shared.catalogue.write() as connection:
+                judging.forget_part(connection, run.id, 1, run.candidates.span(1))
+
+    monkeypatch.setattr(filter_end, "_merge", taken_back)
+    summary = run_filter(shared, CLASSES)
+    assert len(ends) == 2
+    with shared.catalogue.read() as connection:
+        assert judging.count_verdicts(connection, summary["run"]) == summary["candidates"]
+        assert len(judging.run_parts(connection, summary["run"])) == ends[0] == ends[1]
     shared.close()
