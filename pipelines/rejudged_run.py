@@ -34,57 +34,46 @@ class RejudgedRun(FilterRun):
         if self.given.rewrites:
             # They say something else now, so that they are told anew.
             return None
-        was_finished = self._row is not None and self._row["state"] == "finished"
         with one_at_a_time(self.workspace, "filter-end"):
-            with self.workspace.catalogue.read() as connection:
-                self._row = judging.run(connection, self.id)
-            if self._row is not None:
-                if self._row["scores_run"] == self.id:
-                    # More views are needed; an earlier start, or another command, scores them.
-                    return None
-                if self._row["state"] == "finished" and not was_finished:
-                    return dict(self._row["summary"])
-            left, moved = self._settle_all()
-            if not left and not moved:
+            if (summary := self._ended_meanwhile()) is not None:
+                return summary
+            if self._row is not None and self._row["scores_run"] == self.id:
+                # More views are needed; an earlier start, or another command, scores them.
+                return None
+            if self._settle_all():
                 return end_run(self, 0.0, started)
             # From here on another command leaves verdicts and parts alone.
             with self.workspace.catalogue.read() as connection:
                 self._row = judging.run(connection, self.id)
             self._begin(self.id)
-        if left:
-            say(
-                f"{left} of {len(self.candidates.ids)} candidates need more views than run "
-                f"{self.given.run_id} has scored"
-            )
+        say(f"run {self.given.run_id} has not scored all that is needed; the rest is scored now")
         return None
 
-    def _settle_all(self) -> tuple[int, bool]:
-        """Record the verdicts of stored scores.
+    def _settle_all(self) -> bool:
+        """Record the verdicts of stored scores, as long as these suffice.
 
         Returns:
-            How many candidates they do not decide, and whether some have another key by now, under
-            which readers would not find their scores.
+            Whether they decide all candidates, under the keys that they are stored by: readers
+            would not find them under others. At the first chunk where they do not, the run needs
+            parts of its own, which are settled as they are made.
         """
         assert self.given is not None
         self._begin(self.given.scores_run)
         with self.workspace.catalogue.write() as connection:
             judging.forget_verdicts(connection, self.id)
-        left, moved = 0, False
         rows: list[dict[str, Any]] = []
         with progress("judge", len(self.candidates.ids)) as bar:
             for number, ids in self.candidates.spans():
                 settled = self.given.settle(self.chunk(number))
-                left += len(settled.rest().candidates)
-                moved |= settled.moved
-                if not left and not moved:
-                    pairs = zip(settled.chunk.candidates, settled.verdicts, strict=True)
-                    rows += [self._verdict_row(c, verdict) for c, verdict in pairs if verdict]
-                    if len(rows) >= _AT_ONCE:
-                        self._add(rows)
+                if settled.moved or None in settled.verdicts:
+                    return False
+                pairs = zip(settled.chunk.candidates, settled.verdicts, strict=True)
+                rows += [self._verdict_row(c, verdict) for c, verdict in pairs if verdict]
+                if len(rows) >= _AT_ONCE:
+                    self._add(rows)
                 bar.advance(len(ids))
-        if not left and not moved:
-            self._add(rows)
-        return left, moved
+        self._add(rows)
+        return True
 
     def _add(self, rows: list[dict[str, Any]]) -> None:
         with self.workspace.catalogue.write() as connection:
@@ -99,15 +88,26 @@ class RejudgedRun(FilterRun):
                 return
             settled = self.given.settle(self.chunk(number))
             rest = settled.rest()
-            self._settled[number] = settled
             if rest.candidates:
+                self._settled[number] = settled
                 yield rest
                 continue
             made_by = {"from_run": self.given.run_id, "widened": self.job.widened}
-            del self._settled[number]
             if not self._name_part(settled.chunk, settled.joined(None, made_by)):
                 return
+            self._bar.advance(len(settled.chunk.candidates))
+
+    def _score_all(self) -> None:
+        assert self.given is not None
+        self._needed = 0
+        super()._score_all()
+        if self._needed:
+            say(
+                f"{self._needed} of {len(self.candidates.ids)} candidates needed more views than "
+                f"run {self.given.run_id} has scored"
+            )
 
     def _completed(self, chunk: Chunk, scored: Scored) -> tuple[Chunk, Scored]:
+        self._needed += len(chunk.candidates)
         settled = self._settled.pop(chunk.number)
         return settled.chunk, settled.joined(scored, {})

@@ -77,9 +77,13 @@ def test_any_threshold_over_complete_scores_needs_no_forward_pass(
 
 @pytest.mark.parametrize("threshold", [0.001, 0.9])
 def test_scores_of_a_cascade_serve_where_they_suffice_and_the_rest_is_scored(
-    copied: tuple[Path, str, str], threshold: float, capsys: pytest.CaptureFixture[str]
+    copied: tuple[Path, str, str],
+    threshold: float,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root, cascade, _ = copied
+    monkeypatch.setattr("curate.progress.LINE_SECONDS", 0.0)
     workspace = open_workspace(root, {"filter.threshold": threshold})
     again = run_filter(workspace, from_run=cascade)
     told = capsys.readouterr().err
@@ -87,7 +91,8 @@ def test_scores_of_a_cascade_serve_where_they_suffice_and_the_rest_is_scored(
     assert said(workspace, again["run"]) == said(workspace, fresh["run"])
     assert again["forwards"] < fresh["forwards"]
     if again["forwards"]:
-        assert "candidates need more views" in told
+        assert "candidates needed more views" in told
+        assert "filter: 20 of 20" in told, "those that stored scores decide are counted too"
     table = pq.read_table(root / "runs" / again["scores_run"] / "scores.parquet")
     order = list(zip(*(table[c].to_pylist() for c in ("candidate", "model", "view")), strict=True))
     assert order == sorted(set(order))
