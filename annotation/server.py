@@ -26,6 +26,7 @@ from annotation.server_accounts import (
     ACCOUNTS,
     Account,
     Accounts,
+    accounts_held,
     add_accounts,
     checked_emails,
     first_accounts,
@@ -36,7 +37,14 @@ from annotation.server_accounts import (
 from annotation.server_process import RECORD, Process
 from annotation.venv import environment, install
 from curate.errors import BusyError, StorageError, UsageError
-from curate.files import TEMPORARY, make_folder, printable, storage_errors, write_bytes
+from curate.files import (
+    TEMPORARY,
+    make_folder,
+    printable,
+    remove_leftovers,
+    storage_errors,
+    write_bytes,
+)
 from curate.progress import say
 from curate.setting_groups import ReviewSettings
 
@@ -219,7 +227,8 @@ def _prepare(folder: Path, images: Path | None, template: Path) -> dict[str, str
                 "back, or move the data away"
             )
         accounts = first_accounts(folder)
-    with owner_only():
+    with owner_only(), accounts_held(folder):
+        remove_leftovers(folder)
         write_bytes(folder / ".gitignore", b"*\n")
         make_folder(data)
         if not (data / _DATABASE).exists():

@@ -8,6 +8,7 @@ is made, so that a command killed in between leaves no account that nobody can e
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from annotation.client_errors import ReviewServerError
 from curate.errors import StorageError, UsageError
 from curate.files import make_folder, printable, storage_errors, write_json
 
-ACCOUNTS = "accounts.json"
+ACCOUNTS, LOCK = "accounts.json", "accounts.lock"
 
 #: The account that commands work under.
 OWNER = "curate@localhost"
@@ -77,6 +78,23 @@ def owner_only() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+@contextmanager
+def accounts_held(folder: Path) -> Iterator[None]:
+    """Change the accounts alone: another command waits for a moment.
+
+    Args:
+        folder: of the server.
+    """
+    path = folder / LOCK
+    with storage_errors(printable(path)):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def make_private(folder: Path) -> None:
@@ -156,24 +174,26 @@ def add_accounts(
         ReviewServerError: it makes no account, or does not answer.
         StorageError: the disk is full.
     """
-    there = {str(user["email"]).lower() for user in client.users()}
-    made: list[Account] = []
-    for email in emails:
-        if email in there:
-            continue
-        kept = read_accounts(folder)
-        assert kept is not None
-        account = next((each for each in kept.accounts if each.email == email), None)
-        if account is None:
-            account = Account(email, _password())
-            _write(folder, Accounts(kept.token, (*kept.accounts, account)))
-        try:
-            _sign_up(client, account)
-        except UsageError:
-            _write(folder, kept)
-            raise
-        made.append(account)
+    with accounts_held(folder):
+        there = {str(user["email"]).lower() for user in client.users()}
+        made = [_add(folder, client, email) for email in emails if email not in there]
     return made, [email for email in emails if email in there]
+
+
+def _add(folder: Path, client: Client, email: str) -> Account:
+    kept = read_accounts(folder)
+    if kept is None:
+        raise StorageError(f"{printable(folder / ACCOUNTS)} is gone; put it back")
+    account = next((each for each in kept.accounts if each.email == email), None)
+    if account is None:
+        account = Account(email, _password())
+        _write(folder, Accounts(kept.token, (*kept.accounts, account)))
+    try:
+        _sign_up(client, account)
+    except UsageError:
+        _write(folder, kept)
+        raise
+    return account
 
 
 def _sign_up(client: Client, account: Account) -> None:

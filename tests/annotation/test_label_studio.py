@@ -217,6 +217,20 @@ def test_people_are_shown_where_it_is_and_their_passwords_once(running: Served) 
         logged_in(url, email, password).close()
 
 
+def test_people_who_are_added_at_once_are_all_kept(running: Served) -> None:
+    people = [f"new{number}@example.org" for number in range(3)]
+    threads = [
+        threading.Thread(target=running.curate, args=("--annotator", email)) for email in people
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    passwords = {each["email"]: each["password"] for each in running.kept["accounts"]}
+    for email in people:
+        logged_in(running.client().url, email, passwords[email]).close()
+
+
 def test_an_address_that_label_studio_refuses_is_told_and_not_kept(running: Served) -> None:
     told = running.curate("--annotator", "ann@x", expect=2)
     assert "ann@x" in told["error"]
@@ -346,9 +360,8 @@ def test_a_serve_killed_at_any_moment_leaves_nothing_or_a_server_that_is_found(
     ]
     survived = []
     for number, moment in enumerate(moments):
-        if number:
-            mortal.curate("--stop")
-            assert processes(mortal.root) == []
+        mortal.curate("--stop")
+        assert processes(mortal.root) == []
         command = [sys.executable, "-m", "curate", "-w", str(mortal.root), "review", "serve"]
         process = subprocess.Popen(
             [*command, "--port", str(mortal.port)],

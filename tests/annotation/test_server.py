@@ -20,6 +20,7 @@ from annotation.venv import Installed
 from curate.catalog.store import open_store
 from curate.errors import BusyError, CurateError, SettingsError, StorageError, UsageError
 from curate.setting_groups import ReviewSettings
+from curate.settings import load_settings
 from tests.running import run_curate
 
 
@@ -255,6 +256,21 @@ def test_the_link_to_the_images_holds_in_a_moved_workspace(tmp_path: Path) -> No
     assert (moved / "review" / "served" / "images").resolve() == elsewhere.resolve()
     server._link(moved / "review" / "served" / "images", None)
     assert list((moved / "review" / "served").iterdir()) == []
+
+
+def test_the_port_is_a_setting_and_the_token_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "curate.yaml").write_text("review:\n  port: 8091\n")
+    monkeypatch.setenv("CURATE_REVIEW_TOKEN", "geheim")
+    monkeypatch.setenv("CURATE_REVIEW__URL", "https://labels.example.org")
+    settings = load_settings(tmp_path)
+    assert settings.review == ReviewSettings(url="https://labels.example.org", port=8091)
+    assert "geheim" not in repr(settings)
+    monkeypatch.setenv("CURATE_REVIEW__TOKEN", "geheim")
+    with pytest.raises(SettingsError, match=r"unknown setting 'review\.token'") as caught:
+        load_settings(tmp_path)
+    assert "geheim" not in str(caught.value)
 
 
 def test_no_store_lies_where_the_passwords_are(tmp_path: Path) -> None:
