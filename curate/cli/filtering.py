@@ -176,6 +176,15 @@ def filter_(
             show_default=False,
         ),
     ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="With --engine ray: the cluster to join (auto, HOST:PORT or ray://HOST:PORT). "
+            "Example: --ray-address auto. Default: the setting (one of this machine's own).",
+            show_default=False,
+        ),
+    ] = None,
     control: Annotated[
         int | None,
         typer.Option(
@@ -249,6 +258,7 @@ def filter_(
             "filter.backend": backend,
             "filter.precision": precision,
             "filter.engine": engine,
+            "filter.ray_address": ray_address,
             "filter.control": control,
             "filter.cap": cap,
             "filter.cap_order": cap_order,
@@ -260,6 +270,8 @@ def filter_(
             "filter.keep_logits": keep_logits,
         }
     )
+    if ray_address is not None and opened.settings.filter.engine != "ray":
+        raise UsageError("--ray-address names a cluster for Ray to join: add --engine ray")
     summary = run_filter(opened, classes or (), from_run, like)
     if "failed_list" in summary:
         summary = summary | {"failed_list": str(opened.root / summary["failed_list"])}

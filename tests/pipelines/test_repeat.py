@@ -84,6 +84,14 @@ def test_options_that_decide_do_not_go_with_like(workspace: Workspace, run_id: s
     assert "is no run.json" in done.stderr
 
 
+def test_a_cluster_to_join_is_an_option_of_ray_alone(workspace: Workspace) -> None:
+    command = ("filter", "--ray-address", "no-address")
+    done = run_curate(*command, workspace=workspace.root, expect=2)
+    assert "add --engine ray" in done.stderr
+    done = run_curate(*command, "--engine", "ray", workspace=workspace.root, expect=2)
+    assert "'no-address' is no address of Ray" in done.stderr
+
+
 def test_the_control_sample_is_drawn_before_the_filter_by_seed_alone(
     workspace: Workspace, run_id: str
 ) -> None:
