@@ -222,7 +222,7 @@ def survivors(connection: Connection, run_id: str) -> Iterator[RowMapping]:
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "survivor")
     )
-    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE))
     yield from rows.mappings()
 
 
@@ -246,7 +246,7 @@ def count_verdicts(connection: Connection, run_id: str) -> int:
 def judged_ids(connection: Connection, run_id: str) -> Iterator[Sequence[int]]:
     """The ids of all candidates with a verdict of a run, in any order, some at a time."""
     query = select(verdicts.c.candidate_id).where(verdicts.c.run_id == run_id)
-    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE))
     yield from rows.scalars().partitions()
 
 
@@ -267,7 +267,7 @@ def failures(connection: Connection, run_id: str) -> Iterator[RowMapping]:
         .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "failed")
         .order_by(candidates.c.key)
     )
-    rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query)
+    rows = connection.execute(query.execution_options(yield_per=_ROWS_AT_ONCE))
     yield from rows.mappings()
 
 

@@ -111,3 +111,31 @@ def test_counts_and_nearest_misses_are_those_counted_by_hand(
     ]
     for count, rows in missed.items():
         assert [row["key"] for row in rows] == [key for _, _, key in sorted(removed)[:count]]
+
+
+def test_places_are_given_and_read_in_pieces_and_taken_back(catalogue: Catalogue) -> None:
+    record(catalogue, [("n1", "survivor", 0.1, True)] * 5 + [("n1", "removed", 0.5, False)])
+    with catalogue.write() as connection:
+        ids = [row["candidate_id"] for row in judging.survivors(connection, "r")]
+        listing.clear_places(connection, "r")
+        assert listing.shortlist(connection, "r") == []
+        listing.set_places(connection, "r", ids[:2])
+        listing.set_places(connection, "r", ids[2:4], 3)
+    with catalogue.read() as connection:
+        whole = listing.shortlist(connection, "r")
+        pages = [listing.shortlist(connection, "r", after, 3) for after in (0, 3, 6)]
+    assert [(row.place, row.candidate_id) for row in whole] == list(enumerate(ids[:4], start=1))
+    assert [len(page) for page in pages] == [3, 1, 0]
+    assert [row for page in pages for row in page] == whole
+
+
+def test_failed_images_are_read_in_pieces_by_reason(catalogue: Catalogue) -> None:
+    record(catalogue, [("n1", "failed", None, False)] * 5 + [("n1", "removed", 0.5, False)])
+    with catalogue.read() as connection:
+        first = judging.failed_images(connection, "r", ["failed"], 0, 3)
+        last = first[-1]["candidate_id"]
+        rest = judging.failed_images(connection, "r", ["failed", "missing"], last, 3)
+        assert judging.failed_images(connection, "r", ["missing"], 0, 3) == []
+        failed = [row["sha256"] for row in judging.failures(connection, "r")]
+    assert [len(first), len(rest)] == [3, 2]
+    assert sorted(row["sha256"] for row in [*first, *rest]) == sorted(failed)

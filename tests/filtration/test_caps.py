@@ -69,6 +69,15 @@ def test_hash_order_is_seeded_and_blind_to_all_but_content() -> None:
     assert order != keys
 
 
+@given(survivors, st.integers(1, 4), st.sampled_from(CAP_ORDERS), st.integers(0, 40))
+def test_survivors_capped_some_at_a_time_are_those_capped_together(
+    found: list[Survivor], cap: int, cap_order: str, some: int
+) -> None:
+    """So that a run of any size need not hold all of its survivors."""
+    first = shortlist(found[:some], cap, cap_order)
+    assert shortlist(first + found[some:], cap, cap_order) == shortlist(found, cap, cap_order)
+
+
 @given(survivors, st.integers(0, 3))
 def test_quality_order_is_hash_order_with_the_flagged_last(
     found: list[Survivor], seed: int
