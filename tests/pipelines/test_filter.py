@@ -22,7 +22,7 @@ from curate.catalog.tables import candidates, parts, verdicts
 from curate.errors import BusyError, SettingsError, UnknownNameError, UsageError
 from curate.files import hold
 from pipelines.collect import collect_folder
-from pipelines.filter import run_filter
+from pipelines.filter import begin_run, run_filter
 from pipelines.runs import finished_run, read_shortlist
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
@@ -288,7 +288,9 @@ def test_candidates_that_failed_are_scored_when_their_images_are_back(
 def test_runs_that_differ_in_caps_alone_share_their_scores(root: Path) -> None:
     first = run_filter(open_workspace(root))
     capped = open_workspace(root, {"filter.cap": 1, "filter.seed": 7})
+    late = begin_run(capped)
     second = run_filter(capped)
+    assert late.work() == second, "one that comes after the end of another tells what that one did"
     assert second["run"] != first["run"]
     assert second["scores_run"] == first["run"]
     assert second["survivors"] == first["survivors"]
