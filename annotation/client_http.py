@@ -14,11 +14,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 from requests.auth import AuthBase
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+from urllib3.exceptions import HTTPError
 
 from annotation.client_errors import (
     AlreadyStored,
@@ -28,6 +27,7 @@ from annotation.client_errors import (
     TokenRefused,
     Unanswered,
 )
+from annotation.client_faults import checked_url, on_loopback, reason_of, was_sent
 from curate._version import __version__
 from curate.errors import Interrupted, UsageError
 from curate.retries import backoff, retry_after, wait
@@ -195,13 +195,13 @@ class Connection:
                 self._hear_time(response.headers.get("Date"))
                 content = self._read(response)
         except requests.RequestException as error:
-            if not _was_sent(error):
+            if not was_sent(error):
                 raise ServerAway(
-                    f"{self._name} cannot be reached ({_reason(error)}); is it running?"
+                    f"{self._name} cannot be reached ({reason_of(error)}); is it running?"
                 ) from None
-            raise lost(f"{self._name} does not answer ({_reason(error)}){note}") from None
+            raise lost(f"{self._name} does not answer ({reason_of(error)}){note}") from None
         except (HTTPError, OSError) as error:
-            raise lost(f"{self._name} breaks off ({_reason(error)}){note}") from None
+            raise lost(f"{self._name} breaks off ({reason_of(error)}){note}") from None
         if response.status_code >= 400 or 300 <= response.status_code < 400:
             raise self._error(response, content, lost, note)
         if not content.strip():
@@ -283,63 +283,3 @@ class _Header(AuthBase):
         if value := self._value():
             request.headers["Authorization"] = value
         return request
-
-
-def checked_url(url: str) -> str:
-    """The address of a server without a slash at its end.
-
-    Raises:
-        UsageError: it is none, or one that holds a password; the text does not repeat it.
-    """
-    try:
-        parts = urlsplit(url.strip())
-        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or not url.strip().isprintable() or parts.query or parts.fragment:
-        raise UsageError("review.url is no address of a server; for example https://labels.org")
-    if "@" in parts.netloc:
-        raise UsageError("review.url must hold no password; the token goes to CURATE_REVIEW_TOKEN")
-    return url.strip().rstrip("/")
-
-
-def on_loopback(url: str) -> bool:
-    """Whether an address is on this machine."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _was_sent(error: requests.RequestException) -> bool:
-    """Whether the request may have reached the server."""
-    if isinstance(error, requests.ConnectTimeout | requests.exceptions.InvalidURL):
-        return False
-    inner = error.args[0] if error.args else None
-    reason = inner.reason if isinstance(inner, MaxRetryError) else inner
-    if isinstance(error, requests.exceptions.SSLError | requests.exceptions.ProxyError):
-        return False
-    return not isinstance(reason, NewConnectionError | ConnectTimeoutError)
-
-
-def _reason(error: BaseException) -> str:
-    """What went wrong in a word or two: the errors' own texts hold addresses and objects."""
-    if isinstance(error, requests.Timeout) or "timed out" in str(error).lower():
-        return "timed out"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "its certificate is not trusted"
-    if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy refuses"
-    text = str(error).lower()
-    for sign, told in (
-        ("refused", "connection refused"),
-        ("resolve", "nobody knows its name"),
-        ("name or service", "nobody knows its name"),
-        ("reset", "connection reset"),
-        ("without response", "it hung up"),
-        ("unreachable", "network unreachable"),
-        ("bytes read", "the answer ended early"),
-        ("over ", "the answer is too long"),
-        ("not whole", "the answer takes too long"),
-    ):
-        if sign in text:
-            return told
-    return "the connection failed"
