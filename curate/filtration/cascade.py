@@ -14,8 +14,8 @@ confusions and the shortlist rest on values that depend neither on batch size, t
 and precision, nor on what else is in the chunk. A seeded hundredth of what low precision decides is
 repeated in fp32 all the same, and every survivor is: where that says otherwise the margin was too
 narrow, which `Counts.flips` tells. Of a survivor by forwards that are off by no more than rounding
-(`Plan.confirms`) only the views are repeated whose scores are told of it: the first classifier's
-centre crop, and the one that gives the true class most.
+(`Plan.confirms`) only the views are repeated whose scores are told of it: each classifier's centre
+crop, and the views that may give the true class most.
 
 Of several views that would remove a candidate the first one counts, in the order just told. The
 reasons and places in verdicts are therefore the same whether all views are computed or only those
@@ -33,6 +33,7 @@ import numpy as np
 
 from curate.errors import ImageRefused
 from curate.filtration.crops import Crops, make_crops
+from curate.filtration.margins import LEAST
 from curate.filtration.rules import KEEP, NO_NUMBER, REMOVED_BY, UNSURE
 from curate.filtration.scores import ScoreRows, ViewScores, scores_with_softmax
 from curate.filtration.terms import ChunkResult, Counts, Photo, Plan, Verdict
@@ -234,7 +235,7 @@ class _Chunk:
     def _note(
         self, model: int, number: int, items: Sequence[int], scores: ViewScores, odds: float
     ) -> None:
-        near = self.plan.rule.borderline(scores, odds)
+        near = self.plan.rule.borderline(scores, max(odds, LEAST))
         for row, item in enumerate(items):
             self.odds_true.setdefault(item, {})[model, number] = float(scores.odds_true[row])
             if near[row]:
@@ -250,19 +251,20 @@ class _Chunk:
             return False
         odds = self.odds_true[item]
         # Each may be off by the margin, and so may the largest.
-        least = max(odds.values()) - 2 * max(self.plan.margins)
+        most_off = max(self.plan.margins)
+        least = max(odds.values()) - 2 * most_off
         told = [place for place, value in odds.items() if value >= least]
         self.p_true.pop(item, None)
         for model in self.plan.order:
-            views = [v for m, v in told if m == model]
-            if model == 0 and 0 not in views:
-                views.insert(0, 0)
-            if not views:
-                continue
+            # A centre crop tells what the candidate is taken for.
+            views = sorted({0, *(v for m, v in told if m == model)})
             targets = np.full(len(views), self.targets[item])
             scores = self._pass(model, [item] * len(views), views, None, 0.0, exact=True)
             judged = np.where(scores.finite, self.plan.rule.judge(scores, targets), NO_NUMBER)
-            if judged.any():
+            shared = np.array([odds[model, view] for view in views])
+            wrong = int((np.abs(scores.odds_true - shared) > most_off).sum())
+            self.counts.flips += wrong
+            if judged.any() or wrong:
                 return False
         for crops in self.crops.values():
             crops.drop(item)

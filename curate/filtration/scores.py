@@ -157,7 +157,7 @@ class ScoreRows:
             model: position of the classifier in the ensemble.
             views: [B] numbers of the views.
             scores: of these B views.
-            exact: whether they come from the canonical pass (fp32, ten views, one thread).
+            exact: whether they are canonical (fp32, batches of one size, one thread).
             odds: the most that their log-odds may be off.
             logits: [B, K] full output, where it is kept.
         """

@@ -39,8 +39,8 @@ class StoredScores:
         odds: the most that its log-odds may be off.
         ceiling: of the rule that judges the mean; None where neither the run judged one nor logits
             tell it.
-        gap: of scores that were computed anew from logits; None where it is known by its sign
-            alone (which was certain when the score was kept).
+        gap: of scores that were computed anew from logits; None where it is known only if another
+            class is predicted (that the true class was, was certain when the score was kept).
         odds_gap: likewise.
     """
 
@@ -253,7 +253,7 @@ def _surviving(
     with np.errstate(invalid="ignore"):
         log_odds = _log_odds(stored.p_true)
         told = log_odds >= (log_odds.max(axis=(1, 2)) - 2 * off)[:, None, None]
-    told[:, 0, 0] = True
+    told[:, :, 0] = True
     nearly = whole & (off > 0) & (off <= NEARLY_EXACT) & (stored.exact | ~told).all(axis=(1, 2))
     for model in range(stored.there.shape[1]):
         for view in range(VIEWS):
@@ -326,8 +326,11 @@ def _scores(stored: StoredScores, targets: np.ndarray, model: int, view: int) ->
     p_true, confidence = stored.p_true[:, model, view], stored.confidence[:, model, view]
     predicted = stored.predicted[:, model, view]
     if stored.gap is None or stored.odds_gap is None:
-        sign = np.where(predicted == targets, 1.0, -1.0)
-        gap, odds_gap = sign, sign * np.inf
+        # Where another class is predicted its lead is known; the true class' own is not.
+        other = predicted != targets
+        with np.errstate(divide="ignore"):
+            gap = np.where(other, p_true - confidence, 1.0)
+            odds_gap = np.where(other, np.log(p_true) - np.log(confidence), np.inf)
     else:
         gap, odds_gap = stored.gap[:, model, view], stored.odds_gap[:, model, view]
     return ViewScores(

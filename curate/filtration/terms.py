@@ -49,6 +49,9 @@ class Verdict:
         p_true: the largest probability that any computed view gives the true class; None where
             there is no true class.
         borderline: whether an exact view lies within `rules.MARGIN` of a limit.
+
+    A survivor's values are canonical; those of what is removed may be of shared batches, and vary
+    in their last digits with backend and batch.
     """
 
     outcome: str

@@ -37,7 +37,8 @@ class Room:
 
     Args:
         name: what computes, for messages: "torchvision/resnet50, torch bf16".
-        together: views that must not be parted: 10 where ten views are one batch by definition.
+        together: views that must not be parted: 10 where ten views are one batch by definition
+            (canonical ones on a GPU).
 
     Attributes:
         most: the most views of later batches; None while every batch has fitted.
