@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/curate demo demo
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25
 
 # Without the slow ones: whole runs, kills, browsers.
 fast: $(VENV)/.test
