@@ -101,7 +101,8 @@ def assign(
         now: the present time in UTC without zone.
         lease: how long a new assignment holds without an answer.
         existing: all assignments made so far, in whatever order.
-        gold: keys of gold items.
+        gold: keys of gold items. One whose lease has ended is not given to the same person again:
+            it may have been looked at.
         gold_rate: share of each queue, 0 … 0.5.
         seed: of every choice among equals.
 

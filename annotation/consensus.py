@@ -127,8 +127,9 @@ def consensus(
         raise ValueError(f"{needed} answers are needed: it must be at least 1")
     if not 0.5 <= certainty < 1.0:
         raise ValueError(f"certainty is {certainty}: expected 0.5 or more, and less than 1")
-    said, decided = standing(answers), list(adjudications)
-    candidates = {answer.candidate for answer in (*said, *decided)}
+    given, decided = list(answers), list(adjudications)
+    said = standing(given)
+    candidates = {answer.candidate for answer in (*given, *decided)}
     if len(candidates) > 1:
         raise ValueError(f"answers about several candidates: {', '.join(sorted(candidates))}")
     candidate = next(iter(candidates), "")

@@ -265,3 +265,7 @@ def test_an_unknown_rule_is_named() -> None:
         UnknownNameError, match="unknown consensus rule 'majorty'; did you mean maj"
     ):
         consensus([], 1, "majorty")  # type: ignore[arg-type]
+
+
+def test_a_candidate_that_everybody_skipped_waits_under_its_name() -> None:
+    assert consensus(said("skipped", "skipped"), 2) == Consensus("c", "waiting")
