@@ -232,6 +232,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], lock: int) -> list[str]
             packages += line.startswith("Collecting ")
             if line.startswith("Installing collected packages"):
                 say(f"Label Studio: unpacking {packages} packages")
+                packages = 0
             elif packages and time.monotonic() - told_at > LINE_SECONDS:
                 told_at = time.monotonic()
                 say(f"Label Studio: {packages} packages found so far")
