@@ -106,8 +106,9 @@ def test_what_was_changed_since_a_time_comes_with_its_annotations(
     running: Served, project: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = running.client()
-    ids = client.import_tasks(project, tasks(7))
     since = client.clock()
+    ids = client.import_tasks(project, tasks(7))
+    # The clock tells whole seconds.
     time.sleep(1.1)
     assert [each["id"] for each in client.updated_tasks(project, since)] == ids
     later = client.clock() + timedelta(milliseconds=1)
