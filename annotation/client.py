@@ -183,7 +183,7 @@ class Client:
         return found
 
     def updated_tasks(self, project: int, since: datetime) -> Iterator[Json]:
-        """The tasks that were changed after a time, with their annotations, in order of their ids.
+        """The tasks that were changed since a time, with their annotations, in order of their ids.
 
         An annotation that was made, changed, skipped or deleted changes its task; a deleted task is
         simply not there (compare `task_ids`). What is changed while this runs may be left out: take
@@ -194,7 +194,7 @@ class Client:
             since: with a time zone.
         """
         when = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        condition = _condition("updated_at", "greater", "Datetime", when)
+        condition = _condition("updated_at", "greater_or_equal", "Datetime", when)
         return self._tasks(project, [condition], PAGE, "all", None)
 
     def task_ids(self, project: int) -> list[int]:

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,10 @@ def test_what_was_changed_since_a_time_comes_with_its_annotations(
     monkeypatch.setattr("annotation.client.PAGE", 2)
     updated = list(client.updated_tasks(project, later))
     assert [each["id"] for each in updated] == ids[1:6]
+    # The very moment counts, to the microsecond.
+    last = max(datetime.fromisoformat(each["updated_at"]) for each in updated)
+    assert [each["id"] for each in client.updated_tasks(project, last)] == [ids[5]]
+    assert list(client.updated_tasks(project, last + timedelta(microseconds=1))) == []
     (annotation,) = updated[0]["annotations"]
     assert (annotation["result"], annotation["lead_time"]) == (said, 1.5)
     assert annotation["completed_by"] == client.who_am_i()["id"]
