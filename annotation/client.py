@@ -63,6 +63,7 @@ class Client:
         Raises:
             ReviewServerError: it tells none.
         """
+        self._to.server_time = None
         self._to.ask("/api/version")
         if self._to.server_time is None:
             raise ReviewServerError(f"Label Studio at {self.url} tells no time")
@@ -250,7 +251,8 @@ class Client:
             told = self._object(self._to.ask("/api/tasks", asked), "tasks")
             tasks = self._objects(told["tasks"], "id")
             yield from tasks
-            if len(tasks) < page_size:
+            # A short page need not be the last one: a server may have a limit of its own.
+            if not tasks:
                 return
             if tasks[-1]["id"] <= last:
                 raise self._malformed()

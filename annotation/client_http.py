@@ -267,7 +267,8 @@ class Connection:
         if not isinstance(value, dict):
             return ""
         parts = [str(value.get("detail") or "")]
-        for name, faults in dict(value.get("validation_errors") or {}).items():
+        invalid = value.get("validation_errors")
+        for name, faults in (invalid if isinstance(invalid, dict) else {}).items():
             parts.append(f"{name}: {faults[0] if isinstance(faults, list) and faults else faults}")
         text = "; ".join(part for part in parts if part)
         for secret in (self._token, self._access):

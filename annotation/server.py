@@ -183,6 +183,7 @@ def served(root: Path) -> Path:
 def _running(folder: Path, images: Path | None, port: int) -> tuple[Process, bool, bool]:
     """The server's process, whether it was started now, and whether for the first time."""
     begun = time.monotonic()
+    lost_since: float | None = None
     told = False
     while time.monotonic() < begun + _WAIT_SECONDS:
         with server_process.try_lock(folder) as lock:
@@ -197,20 +198,27 @@ def _running(folder: Path, images: Path | None, port: int) -> tuple[Process, boo
         found = server_process.find(folder)
         if found is not None and found.ready:
             if not server_process.answers(found.port):
+                now = server_process.find(folder)
+                if now is None or now.pid != found.pid:
+                    # It was just ending.
+                    continue
                 raise BusyError(
                     f"Label Studio (process {found.pid}) runs and does not answer; end it: "
                     "curate review serve --stop"
                 )
             return found, False, False
         if (folder / RECORD).exists() and found is None:
-            if time.monotonic() > begun + _LOST_SECONDS:
+            lost_since = lost_since or time.monotonic()
+            if time.monotonic() > lost_since + _LOST_SECONDS:
                 raise BusyError(
                     "Label Studio of this workspace runs elsewhere: on another machine, or in a "
                     "container"
                 )
-        elif not told:
-            say("waiting for another command that starts Label Studio")
-            told = True
+        else:
+            lost_since = None
+            if not told:
+                say("waiting for another command that starts Label Studio")
+                told = True
         time.sleep(0.1)
     raise BusyError("another command has been starting Label Studio for long; look what it does")
 

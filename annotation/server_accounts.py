@@ -174,9 +174,21 @@ def add_accounts(
         ReviewServerError: it makes no account, or does not answer.
         StorageError: the disk is full.
     """
+    made: list[Account] = []
     with accounts_held(folder):
         there = {str(user["email"]).lower() for user in client.users()}
-        made = [_add(folder, client, email) for email in emails if email not in there]
+        for email in emails:
+            if email not in there:
+                try:
+                    made.append(_add(folder, client, email))
+                except UsageError as error:
+                    if not made:
+                        raise
+                    names = ", ".join(account.email for account in made)
+                    raise UsageError(
+                        f"{error}; {names} got an account before that, with the password in "
+                        f"{printable(folder / ACCOUNTS)}"
+                    ) from None
     return made, [email for email in emails if email in there]
 
 

@@ -220,6 +220,9 @@ def stop(folder: Path) -> Process | None:
     until = time.monotonic() + STOP_SECONDS
     ended: Process | None = None
     while is_held(folder):
+        if ended is not None and ((now := find(folder)) is None or now.pid != ended.pid):
+            # It has ended; who has the lock now is another command.
+            break
         if ended is None and (ended := find(folder)) is not None:
             try:
                 os.kill(ended.pid, signal.SIGTERM)
