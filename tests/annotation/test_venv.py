@@ -208,7 +208,7 @@ def killed(tmp_path: Path, cache: Path) -> Iterator[list[subprocess.Popen[bytes]
 def test_one_killed_at_any_step_leaves_nothing_half_made(
     tmp_path: Path, cache: Path, killed: list[subprocess.Popen[bytes]], step: str
 ) -> None:
-    half = 'mkdir -p "$3/bin"' if step == "venv" else "touch half"
+    half = 'mkdir -p "$3/bin"' if step == "venv" else f"touch {tmp_path / 'half'}"
     wait = f"touch {tmp_path / 'there'}; sleep 1; {half}"
     command = [sys.executable, "-c", INSTALL, python(tmp_path, **{step: wait})]
     killed.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
