@@ -181,6 +181,8 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
 ) -> None:
     before = left_folders()
     killed = started(workspace, 2)
+    # Looking at processes takes as long as some chunks: the driver hands out none meanwhile.
+    os.kill(killed.pid, signal.SIGSTOP)
     working = below(killed.pid)
     listening = {
         where.laddr.ip
@@ -197,9 +199,11 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert gone(working - late)
 
     stopped = started(workspace, 2)
+    os.kill(stopped.pid, signal.SIGSTOP)
     working = below(stopped.pid)
     # As a terminal does: the signal goes to every process of the group.
     os.killpg(stopped.pid, signal.SIGINT)
+    os.kill(stopped.pid, signal.SIGCONT)
     stdout, stderr = stopped.communicate(timeout=60)
     assert stopped.returncode == 130, stderr
     assert "the same command goes on" in stderr
