@@ -367,7 +367,7 @@ def test_a_search_killed_again_and_again_ends_as_one_never_killed(
 
     moments = dying(*command("whole"), at="any:1000000")
     assert moments is not None
-    kills = [f"any:{moments['any'] * part // 12}" for part in range(1, 12)]
+    kills = [f"any:{moments['any'] * part // 6}" for part in range(1, 6)]
     killed_until_done(command("killed"), [*kills, "commit:3", "replace:2", "fsync:9", "unlink:1"])
     whole, killed = (workspace_for(world, tmp_path / name) for name in ("whole", "killed"))
     assert taken(killed) == taken(whole)
