@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.errors import CurateError, StorageError, UsageError
-from curate.files import TEMPORARY, make_folder, printable, storage_errors, sync_folder, write_bytes
+from curate.files import (
+    TEMPORARY,
+    make_folder,
+    printable,
+    storage_errors,
+    sync_folder,
+    user_cache,
+    write_bytes,
+)
 from curate.progress import LINE_SECONDS, say
 
 #: The version of Label Studio that this project knows.
@@ -62,22 +70,14 @@ class Installed:
 
 
 def cache_folder() -> Path:
-    """Where Label Studio is kept: below $XDG_CACHE_HOME, else where the system keeps such things.
+    """Where Label Studio is kept: below `curate.files.user_cache`.
 
     Raises:
         UsageError: this user has no home.
     """
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():
-        return named / "curate" / "label-studio"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        raise UsageError(
-            "there is no home folder to keep Label Studio in; set XDG_CACHE_HOME"
-        ) from None
-    caches = home / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return caches / "curate" / "label-studio"
+    if (caches := user_cache()) is None:
+        raise UsageError("there is no home folder to keep Label Studio in; set XDG_CACHE_HOME")
+    return caches / "label-studio"
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -182,6 +182,22 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def user_cache() -> Path | None:
+    """What can be made anew: below $XDG_CACHE_HOME, else where the system keeps such things.
+
+    Returns:
+        The project's folder there, which may not exist; None where this user has no home.
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        return named / "curate"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "curate"
+
+
 def data_file(relative: str) -> Path:
     """A file that travels with the project: presets and label data.
 

@@ -51,7 +51,7 @@ def test_the_installed_wheel_makes_a_workspace_and_uses_nothing_of_the_checkout(
     where = "import curate, curate.settings as s; print(curate.__file__, s.data_file('{}'))"
     for data in (
         "labels/imagenet-1k.csv",
-        "labels/wordnet.csv",
+        "labels/wordnet.csv.gz",
         "presets/imagenet-a.yaml",
         "demo/photos.csv",
     ):

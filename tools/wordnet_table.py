@@ -1,17 +1,18 @@
-"""Derive configs/labels/wordnet.csv from WordNet 3.0.
+"""Derive configs/labels/wordnet.csv.gz from WordNet 3.0.
 
-    python tools/wordnet_table.py /usr/share/wordnet/data.noun configs/labels/wordnet.csv
-    python tools/wordnet_table.py --check /usr/share/wordnet/data.noun configs/labels/wordnet.csv
+    python tools/wordnet_table.py /usr/share/wordnet/data.noun configs/labels/wordnet.csv.gz
+    python tools/wordnet_table.py --check /usr/share/wordnet/data.noun configs/labels/wordnet.csv.gz
 
 Debian's package wordnet-base (version 3.0) has `data.noun`. WordNet 3.1 numbers its synsets
 anew and is refused. Which synsets ImageNet-21k has is read from the package timm. The same input
-gives the same bytes.
+gives the same table.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import importlib.util
 import io
 import sys
@@ -166,8 +167,8 @@ def main() -> None:
         sys.exit(f"{given.source} is not WordNet 3.0: {_PROBE[0]} is not {_PROBE[1]} in it")
     text = table(every, imagenet_21k())
     if not given.check:
-        given.target.write_text(text, encoding="utf-8")
-    elif given.target.read_text(encoding="utf-8") != text:
+        given.target.write_bytes(gzip.compress(text.encode(), mtime=0))
+    elif gzip.decompress(given.target.read_bytes()).decode() != text:
         sys.exit(f"{given.target} is not what {given.source} gives")
 
 

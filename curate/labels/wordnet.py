@@ -1,12 +1,13 @@
 """WordNet 3.0: what is a kind of what, for the synsets of ImageNet-21k and all above them.
 
-The table `labels/wordnet.csv` is derived by `tools/wordnet_table.py`. A synset may have several
+The table `labels/wordnet.csv.gz` is derived by `tools/wordnet_table.py`. A synset may have several
 parents; instances ("Mount Everest") count as kinds. There are no cycles.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -145,7 +146,9 @@ def _reached(start: str, steps: Callable[[str], Iterable[str]]) -> frozenset[str
 @lru_cache(maxsize=1)
 def wordnet() -> WordNet:
     """The table that travels with the project: 23,548 synsets, 21,844 of them in ImageNet-21k."""
-    with data_file("labels/wordnet.csv").open(encoding="utf-8", newline="") as stream:
+    with gzip.open(
+        data_file("labels/wordnet.csv.gz"), "rt", encoding="utf-8", newline=""
+    ) as stream:
         rows = csv.reader(stream)
         next(rows)
         return WordNet(_synset(*row) for row in rows)

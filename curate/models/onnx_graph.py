@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import threading
 import time
 import warnings
@@ -27,6 +26,7 @@ from curate.files import (
     canonical_json,
     make_folder,
     sha256_bytes,
+    user_cache,
 )
 from curate.models.torch_forward import first_line
 from curate.progress import say
@@ -179,19 +179,9 @@ def _silent() -> Iterator[None]:
 
 
 def cache_folder() -> Path | None:
-    """Where graphs are kept: below $XDG_CACHE_HOME, else where the system keeps such things.
-
-    Returns:
-        None where this user has no home.
-    """
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():
-        return named / "curate" / "onnx"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "curate" / "onnx"
+    """Where graphs are kept: below `curate.files.user_cache`; None where there is none."""
+    caches = user_cache()
+    return caches / "onnx" if caches else None
 
 
 def _key(classifier: Classifier, side: int) -> str:
