@@ -20,6 +20,12 @@ LOOKED_UP = 100
 #: Tasks in one answer: with their annotations, and as numbers alone.
 PAGE, PAGE_OF_IDS = 200, 1000
 
+# What is asked of tasks and, by the same list, of their annotations: all takes twice as long.
+_ANSWERS = (
+    "id,updated_at,data,annotations,result,completed_by,was_cancelled,lead_time,created_at,"
+    "unique_id"
+)
+
 Json = dict[str, Any]
 
 
@@ -48,6 +54,8 @@ class Client:
     ) -> None:
         self._to = Connection(url, token, seconds, stop)
         self.url = self._to.url
+        #: Gives requests for the server's files the token; for this server alone.
+        self.auth = self._to.auth
 
     def who_am_i(self) -> Json:
         """The account that the token belongs to: `id`, `email`, …"""
@@ -183,8 +191,10 @@ class Client:
                 found.setdefault(candidate, []).append(task["id"])
         return found
 
-    def updated_tasks(self, project: int, since: datetime) -> Iterator[Json]:
-        """The tasks that were changed since a time, with their annotations, in order of their ids.
+    def updated_tasks(
+        self, project: int, since: datetime | None, annotated: bool | None = None
+    ) -> Iterator[Json]:
+        """The tasks that were changed since a time, with their annotations.
 
         An annotation that was made, changed, skipped or deleted changes its task; a deleted task is
         simply not there (compare `task_ids`). What is changed while this runs may be left out: take
@@ -192,15 +202,68 @@ class Client:
 
         Args:
             project: its id.
-            since: with a time zone.
+            since: with a time zone; None: from the beginning.
+            annotated: True: only tasks with annotations, those that were answered and then those
+                that were skipped; one that was both comes twice. False: only those without.
+                Either is much quicker than all tasks.
+
+        Returns:
+            In order of their ids: `id`, `updated_at`, and but for those without annotations `data`
+            and `annotations`, each with what was said, by whom and when.
         """
-        when = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        condition = _condition("updated_at", "greater_or_equal", "Datetime", when)
-        return self._tasks(project, [condition], PAGE, "all", None)
+        conditions = []
+        if since is not None:
+            when = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            conditions = [_condition("updated_at", "greater_or_equal", "Datetime", when)]
+        counts = ("total_annotations", "cancelled_annotations")
+        if annotated:
+            for each in counts:
+                some = [*conditions, _condition(each, "greater", "Number", 0)]
+                yield from self._tasks(project, some, PAGE, "all", _ANSWERS)
+        elif annotated is None:
+            yield from self._tasks(project, conditions, PAGE, "all", _ANSWERS)
+        else:
+            conditions += [_condition(each, "equal", "Number", 0) for each in counts]
+            yield from self._tasks(project, conditions, PAGE_OF_IDS, "task_only", "id,updated_at")
 
     def task_ids(self, project: int) -> list[int]:
         """The ids of all tasks of a project, rising."""
         return [task["id"] for task in self._tasks(project, [], PAGE_OF_IDS, "task_only", "id")]
+
+    def task(self, task: int) -> Json:
+        """A task with its annotations."""
+        return self._object(self._to.ask(f"/api/tasks/{task}/"), "id", "annotations")
+
+    def delete_task(self, task: int) -> None:
+        """Delete a task with all its annotations."""
+        self._to.send("DELETE", f"/api/tasks/{task}/")
+
+    def upload(self, project: int, files: Mapping[str, bytes]) -> list[str]:
+        """Give the server files of its own, which make no tasks.
+
+        Args:
+            project: its id; its page must ask for one value alone.
+            files: by name; at most 100 at a time.
+
+        Returns:
+            Their addresses as `uploads` gives them, in any order.
+
+        Raises:
+            Unanswered: they may have been stored: `uploads` tells.
+        """
+        path = f"/api/projects/{project}/import"
+        told = self._to.send("POST", path, params={"commit_to_project": "false"}, files=files)
+        ids = self._stored(told, "file_upload_ids")["file_upload_ids"]
+        return self._uploads(project, {"ids": json.dumps(ids)})
+
+    def uploads(self, project: int) -> list[str]:
+        """The addresses, without the server's, of all files that this account has uploaded to a
+        project, each of which ends in a hyphen and the name that its file was given."""
+        return self._uploads(project, {"all": "true"})
+
+    def _uploads(self, project: int, asked: Mapping[str, str]) -> list[str]:
+        told = self._to.ask(f"/api/projects/{project}/file-uploads", asked)
+        return [f"/data/{each['file']}" for each in self._objects(told, "id", "file")]
 
     def create_annotation(
         self, task: int, result: Sequence[Mapping[str, Any]], unique_id: str, **more: Any
@@ -250,12 +313,12 @@ class Client:
             }
             told = self._object(self._to.ask("/api/tasks", asked), "tasks")
             tasks = self._objects(told["tasks"], "id")
-            yield from tasks
             # A short page need not be the last one: a server may have a limit of its own.
             if not tasks:
                 return
-            if tasks[-1]["id"] <= last:
+            if any(type(task["id"]) is not int for task in tasks) or tasks[-1]["id"] <= last:
                 raise self._malformed()
+            yield from tasks
             last = tasks[-1]["id"]
 
     def _object(self, value: Any, *names: str) -> Json:

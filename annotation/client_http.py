@@ -81,7 +81,8 @@ class Connection:
         # A proxy has no way to this machine.
         self._session.trust_env = not on_loopback(self.url)
         # Having one keeps requests from looking for another in ~/.netrc.
-        self._session.auth = _Header(lambda: self._authorization)
+        self.auth: AuthBase = _Header(lambda: self._authorization)
+        self._session.auth = self.auth
         self._session.headers.update(
             {"User-Agent": f"natadv-curate/{__version__}", "Accept-Encoding": "identity"}
         )
@@ -119,6 +120,7 @@ class Connection:
         path: str,
         body: Any = None,
         params: Mapping[str, Any] | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> Any:
         """Send what changes something, once.
 
@@ -127,6 +129,7 @@ class Connection:
             path: below the server's address.
             body: sent as JSON.
             params: of the query.
+            files: names and contents, sent as a form's instead of a body.
 
         Returns:
             What the answer's JSON says; None where it is empty.
@@ -136,6 +139,8 @@ class Connection:
             ServerAway: nothing was stored.
             GoneError, AlreadyStored, TokenRefused, ReviewServerError: as their names say.
         """
+        if files is not None:
+            body = _Files((name, (name, content)) for name, content in files.items())
         return self._once(method, path, params, body)
 
     def _once(self, method: str, path: str, params: Mapping[str, Any] | None, body: Any) -> Any:
@@ -181,12 +186,14 @@ class Connection:
         repeatable = (counts_as or method) == "GET"
         lost: type[ReviewServerError] = ServerAway if repeatable else Unanswered
         note = "" if repeatable else "; what was sent may have been stored"
+        files = body if isinstance(body, _Files) else None
         try:
             response = self._session.request(
                 method,
                 self.url + path,
                 params=params,
-                json=body,
+                json=None if files else body,
+                files=files,
                 timeout=(min(self._seconds, 10.0), self._seconds),
                 allow_redirects=False,
                 stream=True,
@@ -274,6 +281,10 @@ class Connection:
         for secret in (self._token, self._access):
             text = text.replace(secret, "…") if secret else text
         return "".join(c if c.isprintable() else " " for c in text)[:300].strip()
+
+
+class _Files(list[tuple[str, tuple[str, bytes]]]):
+    """What a form uploads, as requests takes it."""
 
 
 class _Header(AuthBase):

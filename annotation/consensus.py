@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from annotation.answers import Answer, Decision, Question, standing
+from curate.choices import Voting
 from curate.errors import UnknownNameError
-
-#: How answers become a consensus: see `consensus`.
-Voting = Literal["unanimous", "majority", "weighted"]
 
 Status = Literal["accepted", "rejected", "disputed", "waiting"]
 

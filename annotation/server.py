@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,13 +149,19 @@ def stop(root: Path) -> Process | None:
     return server_process.stop(root.absolute() / FOLDER)
 
 
-def connect(root: Path, settings: ReviewSettings, environ: Mapping[str, str]) -> Client:
+def connect(
+    root: Path,
+    settings: ReviewSettings,
+    environ: Mapping[str, str],
+    stop: Callable[[], bool] | None = None,
+) -> Client:
     """A client of the Label Studio that the settings name, or else of the workspace's own.
 
     Args:
         root: the workspace.
         settings: its group `review`.
         environ: where the token of one that the settings name is.
+        stop: as `Client` takes it.
 
     Raises:
         UsageError: the token is absent, or no server of the workspace's own runs.
@@ -167,12 +173,12 @@ def connect(root: Path, settings: ReviewSettings, environ: Mapping[str, str]) ->
                 f"review.url names a Label Studio; put its token into {TOKEN_VARIABLE} (there: "
                 "Account & Settings)"
             )
-        return Client(settings.url, token)
+        return Client(settings.url, token, stop=stop)
     folder = root.absolute() / FOLDER
     process = server_process.find(folder)
     if process is None or not process.ready:
         raise UsageError("no Label Studio runs for this workspace; start it: curate review serve")
-    return Client(_url(process.port), _accounts(folder).token)
+    return Client(_url(process.port), _accounts(folder).token, stop=stop)
 
 
 def served(root: Path) -> Path:

@@ -75,11 +75,18 @@ def try_lock(folder: Path) -> Iterator[int | None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a server runs in the folder, or is being started."""
+    """Whether a server runs in the folder, or is being started.
+
+    Raises:
+        StorageError: the lock cannot be read, as another user's.
+    """
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        # To look needs no right to write, as on a disk that has become read-only.
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise StorageError(f"cannot read {printable(folder / LOCK)}: {error.strerror}") from error
     try:
         # Shared, so that two who look do not see each other.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -236,6 +243,7 @@ def stop(folder: Path) -> Process | None:
             raise CurateError(f"Label Studio (process {ended.pid}) does not end")
         time.sleep(_LOOK)
     if ended is not None:
-        with suppress(OSError), try_lock(folder):
+        # Takes its record away; one that stays says nothing without a process.
+        with suppress(OSError, StorageError), try_lock(folder):
             pass
     return ended

@@ -175,9 +175,10 @@ def _make_venv(venv: Path, python: str, lock: int) -> None:
                 f"{python} makes no virtual environment for Label Studio ({_last(told)}); on "
                 "Debian and Ubuntu install the package python3-venv"
             )
-        # Not the script pip, which would name the temporary folder.
-        pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--no-input"]
-        pip += ["--disable-pip-version-check", "--progress-bar", "off", REQUIREMENT]
+        # Not the script pip, which would name the temporary folder. Compiling every file would take
+        # as long as half the rest; those that are ever imported the first start compiles.
+        pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "install", "--no-compile"]
+        pip += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", REQUIREMENT]
         told = _run(pip, env, lock)
         if told is not None:
             _tell_full(told)

@@ -21,7 +21,7 @@ from curate.errors import StorageError, WorkspaceError
 from curate.files import printable
 
 #: The migrations that this version knows, oldest first; the last one is what it works with.
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 
 #: What SQLite keeps of the catalogue in memory, for each connection, and how many pages of 4 kB its
 #: log holds before they go to where they belong.

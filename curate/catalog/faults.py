@@ -23,6 +23,10 @@ _LONGEST = 300
 
 _BUSY = f"the catalogue was busy for over {BUSY_SECONDS} s; run the command again"
 _FULL = "the disk is full while writing the catalogue; free some space and run again"
+_REFUSED = (
+    "the disk does not take what the catalogue writes (disk I/O error): it is full, or broken; "
+    "free some space and run again"
+)
 
 #: What PostgreSQL's states mean, by their beginning; the longest one that fits counts. {name} is
 #: the database without user and password, {reason} its own words.
@@ -92,6 +96,9 @@ def _sqlite(error: DBAPIError) -> CurateError | None:
                 "the catalogue cannot be written: the disk is read-only, or its files belong to "
                 "another user"
             )
+        if "disk I/O" in reason:
+            # A full disk is called so too, where it is the index of the log that does not fit.
+            return StorageError(_REFUSED)
         return StorageError(f"the catalogue cannot be used: {reason}")
     if isinstance(error, IntegrityError):
         return StorageError(f"the catalogue contradicts itself: {reason}")

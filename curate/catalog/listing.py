@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     Connection,
     RowMapping,
+    Select,
     and_,
     bindparam,
     delete,
@@ -17,6 +19,7 @@ from sqlalchemy import (
     update,
 )
 
+from curate.catalog.engine import pieces
 from curate.catalog.tables import candidates, controls, images, origins, verdicts
 
 #: Where a candidate was first seen. By the number itself PostgreSQL, before it knows its tables,
@@ -88,7 +91,21 @@ def shortlist(
         after: only what stands after this place.
         most: at most so many; all for None.
     """
-    query = (
+    query = _listed(run_id).where(verdicts.c.place > after).order_by(verdicts.c.place).limit(most)
+    return [Shortlisted(**row._mapping) for row in connection.execute(query)]
+
+
+def survivors_named(
+    connection: Connection, run_id: str, keys: Sequence[str]
+) -> Iterator[Shortlisted]:
+    """Survivors of a run by key, in no order; one that the cap keeps off has the place 0."""
+    for some in pieces(keys):
+        for row in connection.execute(_listed(run_id).where(candidates.c.key.in_(some))):
+            yield Shortlisted(**{**row._mapping, "place": row.place or 0})
+
+
+def _listed(run_id: str) -> Select[Any]:
+    return (
         select(
             verdicts.c.place,
             candidates.c.id.label("candidate_id"),
@@ -104,15 +121,8 @@ def shortlist(
         )
         .join(candidates, candidates.c.id == verdicts.c.candidate_id)
         .join(images, images.c.sha256 == candidates.c.sha256)
-        .where(
-            verdicts.c.run_id == run_id,
-            verdicts.c.outcome == "survivor",
-            verdicts.c.place > after,
-        )
-        .order_by(verdicts.c.place)
-        .limit(most)
+        .where(verdicts.c.run_id == run_id, verdicts.c.outcome == "survivor")
     )
-    return [Shortlisted(**row._mapping) for row in connection.execute(query)]
 
 
 def control_sample(connection: Connection, run_id: str) -> list[RowMapping]:

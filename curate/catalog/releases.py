@@ -23,3 +23,9 @@ def all_releases(connection: Connection) -> list[RowMapping]:
     """Every release, oldest first."""
     rows = connection.execute(select(releases).order_by(releases.c.built, releases.c.version))
     return [row._mapping for row in rows]
+
+
+def candidates_of(connection: Connection, version: str) -> set[int]:
+    """The ids of the candidates that a release holds."""
+    query = select(release_items.c.candidate_id).where(release_items.c.version == version)
+    return set(connection.scalars(query))

@@ -301,6 +301,19 @@ release_items = Table(
     Column("path", Text, nullable=False),
 )
 
+#: Images that were taken back: known again by hashes of their content, and nothing else of them.
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    # these two are empty where the picture was never looked at
+    Column("pixel_sha256", String(64), nullable=False),
+    Column("perceptual_hash", String(32), nullable=False),
+    # of curate.choices.RETRACTIONS
+    Column("reason", String(32), nullable=False),
+    Column("retracted", DateTime, nullable=False),
+)
+
 
 def now() -> datetime:
     """The present time in UTC without zone."""

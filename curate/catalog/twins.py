@@ -112,3 +112,27 @@ def count_dropped(connection: Connection) -> int:
     """How many candidates stay out of the filter as duplicates."""
     query = select(func.count()).select_from(duplicates).where(duplicates.c.dropped)
     return connection.scalar(query) or 0
+
+
+def ties(connection: Connection, ids: Sequence[int]) -> list[tuple[str, str]]:
+    """Which candidates show nearly what another one does, as far as that is recorded: keys of both.
+
+    Args:
+        connection: a reading transaction.
+        ids: of the first of each pair; the other one may be any.
+    """
+    kept = candidates.alias()
+    found: list[tuple[str, str]] = []
+    for some in pieces(ids):
+        near = select(candidates.c.key, candidates.c.near_key).where(
+            candidates.c.id.in_(some), candidates.c.near_key.is_not(None)
+        )
+        looked = (
+            select(candidates.c.key, kept.c.key)
+            .join(duplicates, duplicates.c.candidate_id == candidates.c.id)
+            .join(kept, kept.c.id == duplicates.c.kept_id)
+            .where(candidates.c.id.in_(some))
+        )
+        for query in (near, looked):
+            found += [(a, b) for a, b in connection.execute(query)]
+    return found

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from curate.cli import review_pull, review_push, review_status
 from curate.cli.common import Debug, Json, emit, shared
 from curate.errors import UsageError
 
@@ -15,6 +16,9 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     group = typer.Typer(help="The human part, in Label Studio.", no_args_is_help=True)
     group.command("serve")(serve)
+    review_push.register(group)
+    review_pull.register(group)
+    review_status.register(group)
     app.add_typer(group, name="review")
 
 

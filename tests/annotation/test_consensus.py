@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotation.answers import DECISIONS, Answer, Decision
-from annotation.consensus import REASON_ORDER, Consensus, Voting, consensus, weight
+from annotation.consensus import REASON_ORDER, Consensus, consensus, weight
+from curate.choices import Voting
 from curate.errors import UnknownNameError
 
 NOON = datetime(2026, 3, 1, 12)

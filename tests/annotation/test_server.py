@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -228,6 +229,27 @@ def test_a_server_that_does_not_answer_in_time_is_ended(
         assert lock is not None
         server_process.start(folder, python, {}, lock, listening)
     assert not server_process.is_held(folder)
+
+
+def test_on_a_disk_that_has_become_read_only_a_server_is_seen_and_stop_ends(
+    tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Path, flags: int, *more: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *more)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", read_only)
+    assert server_process.is_held(tmp_path / "review")
+    fcntl.flock(held, fcntl.LOCK_UN)
+    assert stop(tmp_path) is None
+
+
+def test_a_lock_that_cannot_be_read_is_one_line(folder: Path) -> None:
+    (folder / "server.lock").symlink_to("server.lock")
+    with pytest.raises(StorageError, match="cannot read"):
+        stop(folder.parent)
 
 
 def test_without_a_server_nobody_can_ask_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import pytest
@@ -253,12 +254,18 @@ def test_no_chunk_is_anybody_elses_while_it_is_held(catalogue: Catalogue) -> Non
     assert sorted(taken) == list(range(60))
 
 
-def work(place: str, worker: str, dies: bool, seed: int) -> None:
-    """Claim and finish chunks until none is left; one that dies does so with chunks in hand."""
+def work(place: str, worker: str, dies: bool, seed: int, dead: Event) -> None:
+    """Claim and finish chunks until none is left; one that dies does so with chunks in hand.
+
+    Those that live stop at ten chunks each until the others are dead, so that a process that
+    began late is killed too.
+    """
     catalogue = open_either(place)
     lot = random.Random(seed)
     last, finished = -1, 0
     while True:
+        if not dies and finished >= 10:
+            dead.wait()
         number = claim(catalogue, worker, 1.5, last)
         if number is None and last >= 0:
             last = -1
@@ -288,11 +295,16 @@ def test_many_processes_finish_each_chunk_once_though_some_are_killed(place: str
     chunks = 120
     begin(catalogue, chunks)
     context = multiprocessing.get_context("spawn")
+    dead = context.Event()
     workers = [
-        context.Process(target=work, args=(place, f"worker{n}", n % 3 == 0, n)) for n in range(6)
+        context.Process(target=work, args=(place, f"worker{n}", n % 3 == 0, n, dead))
+        for n in range(6)
     ]
     for worker in workers:
         worker.start()
+    for worker in workers[::3]:
+        worker.join()
+    dead.set()
     for worker in workers:
         worker.join()
     codes = Counter(worker.exitcode for worker in workers)

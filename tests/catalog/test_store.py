@@ -55,6 +55,20 @@ def test_an_altered_or_missing_image_is_told(store: FolderStore, tmp_path: Path)
             ask("0" * 64, "jpg")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX")
+@pytest.mark.timeout(20)
+def test_what_is_no_file_is_told_at_once(store: FolderStore) -> None:
+    path = store.path(*PHOTO)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ImageRefused, match="not-a-file"):
+        store.read(*PHOTO)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ImageRefused, match="unreadable"):
+        store.read(*PHOTO)
+
+
 def test_a_short_file_left_by_a_power_cut_is_stored_again(store: FolderStore) -> None:
     store.path(*PHOTO).write_bytes(b"")
     store.put(b"photo", *PHOTO)

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from curate.catalog.tables import metadata
+from curate.catalog.review_tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
