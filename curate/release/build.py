@@ -6,18 +6,17 @@ bytes depend on the items, the record and the label space alone: no clock, no or
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.errors import ImageRefused, Interrupted, UsageError, VerificationError
+from curate.choices import Metadata
+from curate.errors import UsageError, VerificationError
 from curate.files import (
     TEMPORARY,
     canonical_json,
@@ -31,36 +30,30 @@ from curate.files import (
 from curate.labels.space import LabelSpace
 from curate.licences import parse
 from curate.progress import Bar, Stop
-from curate.release.layout import CLASS_MAP, IMAGE_EXTENSIONS, RELEASE_RECORD
-from curate.release.manifest import ManifestRow, manifest_csv, manifest_parquet
-from curate.release.naming import hash_stems, unique_stems
+from curate.release.attribution import ATTRIBUTION, attribution_head, attribution_lines
+from curate.release.card import card, citation
+from curate.release.croissant import CROISSANT, croissant
+from curate.release.hashed import HashedFile
+from curate.release.image_folder import metadata_lines
+from curate.release.layout import CLASS_MAP, RELEASE_RECORD
+from curate.release.manifest import (
+    COLUMNS,
+    ManifestParquet,
+    ManifestRow,
+    csv_header,
+    csv_rows,
+    table_of,
+)
+from curate.release.reading import manifest_rows
 from curate.release.readme import readme
+from curate.release.rows import Released, WaitingRows
+from curate.release.syncing import Syncing
+from curate.release.writing import Images, Item
+
+__all__ = ["CHECKSUMS", "CITATION", "README", "Built", "Item", "build_folder"]
 
 #: Names of the files beside the class folders that nobody but people and tools for checksums read.
-README, CHECKSUMS = "README.md", "SHA256SUMS"
-
-
-_SYNCING_THREADS = 16
-
-
-@dataclass(frozen=True)
-class Item:
-    """One image to release.
-
-    Attributes:
-        row: its row of the manifest; `path`, `sha256` and `reencoded` are filled in by the build.
-        folder: the class folder: in ImageNet-A style that of the true class, in ImageNet-O style
-            that of the class it is taken for.
-        extension: what the original bytes call for, without a dot.
-        stem: the file's name without extension; None names it by content.
-        notes: what was noticed when it was decoded (`curate.images.decode.NOTES`).
-    """
-
-    row: ManifestRow
-    folder: str
-    extension: str
-    stem: str | None = None
-    notes: Sequence[str] = ()
+README, CITATION, CHECKSUMS = "README.md", "CITATION.cff", "SHA256SUMS"
 
 
 @dataclass(frozen=True)
@@ -68,80 +61,144 @@ class Built:
     """A release that stands on the disk.
 
     Attributes:
-        rows: of the manifest, sorted by path.
+        path: where.
+        images: what is kept in memory of each, sorted by path.
         record: what `release.json` holds.
         manifest_sha256: of `manifest.parquet`.
+        checksums_sha256: of `SHA256SUMS`, which stands for the bytes of all files.
         adopted: whether the very same release stood there already.
     """
 
-    rows: Sequence[ManifestRow]
+    path: Path
+    images: Sequence[Released]
     record: Mapping[str, Any]
     manifest_sha256: str
+    checksums_sha256: str
     adopted: bool
 
-
-@dataclass
-class _Written:
-    item: Item
-    row: ManifestRow
-    extension: str
+    @property
+    def rows(self) -> list[ManifestRow]:
+        """The whole manifest, read from the disk: kilobytes an image."""
+        return [ManifestRow(**row) for row in manifest_rows(self.path, COLUMNS)]
 
 
 def build_folder(
     target: Path,
-    items: Sequence[Item],
+    items: Iterable[Item],
     read: Callable[[str, str], bytes],
     record: Mapping[str, Any],
     space: LabelSpace,
     *,
+    metadata: Metadata = "clean",
+    further: Mapping[str, bytes] | None = None,
+    expected: Mapping[str, str] | None = None,
     bar: Bar,
     stop: Stop,
 ) -> Built:
     """Build a release at `target`. Only one build at a time may work in the folder above it.
 
     Images whose format torchvision's ImageFolder does not list are re-encoded as PNG: the upright
-    sRGB pixels that the filter saw, without metadata. All others keep their bytes.
+    sRGB pixels that the filter saw, without metadata. All others keep their bytes, but for metadata
+    that tell of people and places.
 
     Args:
         target: where the release shall stand; what a killed build left beside it is removed.
-        items: at least one, no image twice in a class folder; their order does not matter.
-        read: gives the original bytes for (SHA-256, extension).
+        items: at least one, no image twice in a class folder; their order does not matter. Only
+            some of them are in memory at a time.
+        read: gives the original bytes for (SHA-256, extension), to many threads at once.
         record: what `release.json` shall hold; counts are added under `counts`.
         space: the label space, for the class map.
+        metadata: what becomes of the files' metadata (see `curate.release.content`).
+        further: files to put beside the class folders, by name.
+        expected: the SHA-256 that files beside the class folders must turn out to have, by name.
         bar: advanced by one an image.
         stop: asks to stop.
 
     Raises:
         UsageError: another release, or anything else, stands at `target`.
-        VerificationError: an image cannot be re-encoded, or two items are one image.
+        VerificationError: an image cannot be re-encoded or cleaned, two items are one image, or a
+            file is not what is expected.
         StorageError: the disk is full or refuses.
         Interrupted: stopped by the user; nothing is left.
     """
-    with storage_errors(printable(target)), _temporary_folder(target) as folder:
-        written = _write_images(folder, items, read, bar, stop)
-        rows = _name_images(folder, written)
-        known = record.get("counts", {})
-        record = {**record, "counts": known | _counts(rows, written)}
+    with (
+        storage_errors(printable(target)),
+        _temporary_folder(target) as folder,
+        WaitingRows(folder) as waiting,
+        Syncing(folder) as syncing,
+    ):
+        written = Images(folder, waiting)
+        written.write(items, read, metadata, bar, stop)
+        images = written.named()
+        # While the tables are written, the disk is busy with the images.
+        syncing.begin()
+        counts = _counts(images, written.notes)
+        record = {
+            **record,
+            "metadata": metadata,
+            "counts": record.get("counts", {}) | counts,
+        }
+        sums = {image.path: image.sha256 for image in images}
+        _write_tables(folder, images, waiting, record, sums)
+        reviewed = bool(record["reviewed"])
         texts = {
-            "manifest.parquet": manifest_parquet(rows, {"curate": canonical_json(record).decode()}),
-            "manifest.csv": manifest_csv(rows),
             CLASS_MAP: class_map(space),
             RELEASE_RECORD: canonical_json(record, indent=2) + b"\n",
-            README: readme(record, rows, space),
+            README: (card if reviewed else readme)(record, images, space),
+            CITATION: citation(record, images),
+            **(further or {}),
+            CROISSANT: croissant(record, images, sums["manifest.csv"]),
         }
-        sums = {row.path: row.sha256 for row in rows}
-        sums |= {name: sha256_bytes(data) for name, data in texts.items()}
-        texts[CHECKSUMS] = checksums(sums)
         for name, data in texts.items():
             (folder / name).write_bytes(data)
+            sums[name] = sha256_bytes(data)
+        listed = checksums(sums)
+        (folder / CHECKSUMS).write_bytes(listed)
+        made = sums | {CHECKSUMS: sha256_bytes(listed)}
+        if other := [name for name, digest in (expected or {}).items() if made[name] != digest]:
+            raise VerificationError(
+                f"{printable(target)} was not built: {other[0]} would have other bytes than it had"
+            )
         adopted = os.path.lexists(target)
         if adopted:
-            _compare(target, sums | {CHECKSUMS: sha256_bytes(texts[CHECKSUMS])})
+            _compare(target, made)
         else:
-            _sync(folder, [*sums, CHECKSUMS])
+            syncing.finish()
             folder.rename(target)
         sync_folder(target.parent)
-    return Built(rows, record, sums["manifest.parquet"], adopted)
+    return Built(target, images, record, made["manifest.parquet"], made[CHECKSUMS], adopted)
+
+
+def _write_tables(
+    folder: Path,
+    images: Sequence[Released],
+    waiting: WaitingRows,
+    record: Mapping[str, Any],
+    sums: dict[str, str],
+) -> None:
+    """Write the files that tell of each image, some rows at a time to each of them."""
+    files: dict[str, HashedFile] = {}
+    with ExitStack() as opened:
+
+        def file(name: str) -> HashedFile:
+            if name not in files:
+                files[name] = opened.enter_context(HashedFile(folder / name))
+            return files[name]
+
+        about = {"curate": canonical_json(record).decode()}
+        manifest = ManifestParquet(file("manifest.parquet"), about)
+        file("manifest.csv").write(csv_header())
+        licences = Counter(image.licence for image in images)
+        file(ATTRIBUTION).write(attribution_head(licences, bool(record["reviewed"])))
+        for rows in waiting.tables(images):
+            file(ATTRIBUTION).write(attribution_lines(rows))
+            table = table_of(rows)
+            manifest.write(table)
+            file("manifest.csv").write(csv_rows(table))
+            for name, lines in metadata_lines(table):
+                file(name).write(lines)
+        manifest.close()
+    sums |= {name: file.sha256 for name, file in files.items()}
 
 
 def class_map(space: LabelSpace) -> bytes:
@@ -175,103 +232,19 @@ def _temporary_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_images(
-    folder: Path,
-    items: Sequence[Item],
-    read: Callable[[str, str], bytes],
-    bar: Bar,
-    stop: Stop,
-) -> list[_Written]:
-    """Write the images, each under its whole SHA-256: shorter names need all of them."""
-    written = []
-    for name in {item.folder for item in items}:
-        (folder / name).mkdir()
-    for item in items:
-        if stop.requested:
-            raise Interrupted("stopped; no release was built, and the same command starts anew")
-        data = read(item.row.original_sha256, item.extension)
-        row, extension = replace(item.row, sha256=item.row.original_sha256), item.extension
-        if f".{extension}" not in IMAGE_EXTENSIONS:
-            data, extension = _as_png(data, item), "png"
-            row = replace(row, sha256=sha256_bytes(data), reencoded=True)
-        path = folder / item.folder / row.sha256
-        try:
-            with path.open("xb") as stream:
-                stream.write(data)
-        except FileExistsError:
-            raise VerificationError(
-                f"no release was built: two candidates of class {item.folder} are one image, "
-                f"{row.sha256}; the second is {row.candidate}"
-            ) from None
-        written.append(_Written(item, row, extension))
-        bar.advance()
-    return written
-
-
-def _as_png(data: bytes, item: Item) -> bytes:
-    from curate.images.decode import decode_trusted
-    from curate.settings import ImageLimits
-
-    try:
-        # Its pixels were counted when it was taken in, by limits that only the workspace knows.
-        image = decode_trusted(data, ImageLimits(max_pixels=2**31))
-    except ImageRefused as refusal:
-        raise VerificationError(
-            f"no release was built: candidate {item.row.candidate} ({item.extension}) cannot be "
-            f"re-encoded as PNG: {refusal}"
-        ) from refusal
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def _name_images(folder: Path, written: Sequence[_Written]) -> list[ManifestRow]:
-    """Give the images their names; gives the manifest's rows, sorted by path."""
-    by_content = hash_stems(one.row.sha256 for one in written)
-    by_folder: dict[str, list[_Written]] = {}
-    for one in written:
-        by_folder.setdefault(one.item.folder, []).append(one)
-    rows = []
-    for name, images in by_folder.items():
-        digests = [one.row.sha256 for one in images]
-        stems = [one.item.stem or by_content[one.row.sha256] for one in images]
-        for one, stem in zip(images, unique_stems(stems, digests), strict=True):
-            path = f"{name}/{stem}.{one.extension}"
-            (folder / name / one.row.sha256).rename(folder / path)
-            rows.append(replace(one.row, path=path))
-    return sorted(rows, key=lambda row: row.path.encode())
-
-
-def _counts(rows: Sequence[ManifestRow], written: Sequence[_Written]) -> dict[str, Any]:
-    # A re-encoded image is upright and has lost its metadata.
-    kept = [one.item for one in written if not one.row.reencoded]
-    by_class = Counter(row.path.partition("/")[0] for row in rows)
+def _counts(images: Sequence[Released], notes: Mapping[str, int]) -> dict[str, Any]:
+    by_class = Counter(image.path.split("/")[-2] for image in images)
+    by_split = Counter(image.split for image in images if image.split)
     return {
-        "images": len(rows),
+        "images": len(images),
         "classes": len(by_class),
         "by_class": dict(sorted(by_class.items())),
-        "reencoded": sum(row.reencoded for row in rows),
-        "licence_unknown": sum(not parse(row.licence).redistributable for row in rows),
-        "notes": dict(sorted(Counter(note for item in kept for note in item.notes).items())),
+        **({"by_split": dict(sorted(by_split.items()))} if by_split else {}),
+        "reencoded": sum(image.reencoded for image in images),
+        "cleaned": sum(image.cleaned for image in images),
+        "licence_unknown": sum(not parse(image.licence).redistributable for image in images),
+        "notes": dict(sorted(notes.items())),
     }
-
-
-def _sync(folder: Path, names: Sequence[str]) -> None:
-    paths = [folder / name for name in names]
-    # File systems answer many requests at once with one write of their journal: with 16 threads
-    # 10,000 files took a third of the time of one after the other.
-    with ThreadPoolExecutor(_SYNCING_THREADS, thread_name_prefix="sync") as pool:
-        list(pool.map(_sync_file, paths))
-    for inner in {path.parent for path in paths} | {folder}:
-        sync_folder(inner)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _compare(target: Path, sums: Mapping[str, str]) -> None:

@@ -34,6 +34,9 @@ CLASS_MAP, RELEASE_RECORD = "classes.csv", "release.json"
 #: that an image of something else is taken for.
 IMAGENET_A, IMAGENET_O = "imagenet-a", "imagenet-o"
 
+# What Hugging Face's Hub and its client put into the folder of a dataset.
+_OF_HOSTS = re.compile(r"\.gitattributes|\.cache/huggingface/.+")
+
 _WNID = re.compile(r"n[0-9]{8}")
 
 # A record is as long as its label space; this is a hundred times the longest one.
@@ -104,7 +107,7 @@ def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
     images: list[LabelledImage] = []
     passed_over: list[tuple[str, str]] = []
     for name in _class_folders(root, space):
-        for path, fault in _files(root / name):
+        for path, fault in files_below(root / name):
             if fault:
                 passed_over.append((_printable(path.relative_to(root)), fault))
             else:
@@ -119,21 +122,31 @@ def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
 
 
 def release_label_space(root: Path) -> LabelSpace | None:
-    """The label space of a release that `curate release build` wrote; None for other folders.
+    """The label space of a release that `curate release build` wrote, or of the one that a split
+    is part of; None for other folders.
 
     Raises:
         UsageError: its record cannot be read, or its class map is another one than it names.
         LabelSpaceError: its class map is unusable.
     """
     record_path, class_map = root / RELEASE_RECORD, root / CLASS_MAP
+    split = None
+    if not record_path.is_file() and (root.parent / RELEASE_RECORD).is_file():
+        split, root = root.name, root.parent
+        record_path, class_map = root / RELEASE_RECORD, root / CLASS_MAP
     if not (record_path.is_file() and class_map.is_file()):
         return None
     try:
         if record_path.stat().st_size > _LARGEST_RECORD:
             raise ValueError("it is too large")
-        told = json.loads(record_path.read_bytes())["label_space"]
+        record = json.loads(record_path.read_bytes())
+        if split is not None and split not in record["counts"].get("by_split", {}):
+            return None
+        told = record["label_space"]
         name, fingerprint = str(told["name"]), told["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if split is not None:
+            return None
         reason = error.strerror if isinstance(error, OSError) else "it is no release's record"
         raise UsageError(f"cannot read {printable(record_path)}: {reason}") from error
     space = LabelSpace(name, load_label_space(CLASS_MAP, root).classes)
@@ -143,6 +156,12 @@ def release_label_space(root: Path) -> LabelSpace | None:
             "fetch the release again"
         )
     return space
+
+
+def is_of_host(path: str) -> bool:
+    """Whether the host of a dataset has added a file, by its path; no image, which loaders would
+    take for one of the dataset."""
+    return bool(_OF_HOSTS.fullmatch(path)) and not path.lower().endswith(IMAGE_EXTENSIONS)
 
 
 def _class_folders(root: Path, space: LabelSpace | None) -> list[str]:
@@ -190,8 +209,17 @@ def _stranger(root: Path, name: str, space: LabelSpace | None) -> UsageError:
     return UsageError(f"{where}: {text!r} is a class name; call the folder {meant.wnid}")
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Everything below a class folder but folders, as (path, why it is no image or "")."""
+def files_below(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Everything below a folder but folders, as (path, why it is no image or ""), in order.
+
+    Symbolic links are not followed.
+
+    Args:
+        folder: a class folder, or one of images without classes.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     waiting = [folder]
     while waiting:
         inner = []

@@ -25,6 +25,9 @@ from curate.release.layout import read_layout
 from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.release import build_release, list_releases
+from pipelines.release_diff import diff_releases
+from pipelines.release_verify import verify
+from pipelines.retractions import retract
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 
 pytestmark = pytest.mark.slow
@@ -297,9 +300,11 @@ def test_a_version_is_built_once(workspace: Workspace) -> None:
     with pytest.raises(UsageError, match="0.9.0 exists .* above 0.10.0") as caught:
         build_release(workspace, "0.9.0", unreviewed=True)
     assert caught.value.exit_code == 2
-    shutil.rmtree(workspace.root / "releases" / "0.9.0")
-    with pytest.raises(UsageError, match="0.9.0 exists"):
-        build_release(workspace, "0.9.0", unreviewed=True)
+    folder = workspace.root / "releases" / "0.9.0"
+    before = _files(folder)
+    shutil.rmtree(folder)
+    assert build_release(workspace, "0.9.0", unreviewed=True)["rebuilt"]
+    assert _files(folder) == before
     assert [row["version"] for row in list_releases(workspace)] == ["0.9.0", "0.10.0"]
 
 
@@ -453,3 +458,35 @@ def test_the_survivors_of_the_real_photos_are_released(tmp_path: Path, shared_da
     dataset = ImageFolder(summary["path"])
     originals = {(shared_data / "photos" / path).read_bytes() for path in kept}
     assert {Path(path).read_bytes() for path, _ in dataset.samples} == originals
+
+
+def test_what_was_taken_back_is_left_out_of_the_next_build_which_is_a_major_one(
+    workspace: Workspace,
+) -> None:
+    first = build_release(workspace, "0.1.0", unreviewed=True)
+    rows = pq.read_table(f"{first['path']}/manifest.parquet").to_pylist()
+    told = retract(workspace, f"0.1.0/{rows[0]['path']}", "person-request")
+    gone = {row["path"] for row in rows if row["original_sha256"] == told["image"]}
+    assert set(told["versions"]["0.1.0"]) == gone
+    with pytest.raises(UsageError, match=r"build 1\.0\.0$"):
+        build_release(workspace, "0.2.0", unreviewed=True)
+    second = build_release(workspace, "1.0.0", unreviewed=True)
+    assert second["images"] == first["images"] - len(gone)
+    assert f"images left out because they were taken back: {len(gone)}" in second["problems"]
+    folder = Path(second["path"])
+    assert (folder / "tombstones.csv").read_text().splitlines()[1:] == [
+        f"{told['image']},{told['retracted']},person-request"
+    ]
+    for name in ("README.md", "release.json"):
+        text = (folder / name).read_text()
+        assert "### 1.0.0, after 0.1.0" in text
+        assert "retracted: person-request" in text
+    for version, warned in (("0.1.0", len(gone) + 1), ("1.0.0", 0)):
+        checked = verify(workspace, version)
+        assert checked["problems"] == []
+        assert sum("taken back" in line for line in checked["warnings"]) == warned
+    listed = {row["version"]: row["retracted"] for row in list_releases(workspace)}
+    assert listed == {"0.1.0": 1, "1.0.0": 0}
+    told = diff_releases(workspace, "0.1.0", "1.0.0")
+    assert told["counts"] | {"removed": 0} == dict.fromkeys(told["counts"], 0)
+    assert {one["reason"] for one in told["removed"]} == {"retracted: person-request"}

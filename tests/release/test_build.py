@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, features
 
+from curate.choices import Metadata
 from curate.errors import ImageRefused, Interrupted, StorageError, UsageError, VerificationError
 from curate.files import sha256_bytes
 from curate.images.decode import decode
@@ -113,10 +114,22 @@ def items(images: _Images, package_photos: list[tuple[Path, int]]) -> list[Item]
 
 
 def build(
-    target: Path, items: Sequence[Item], images: _Images, stop: Stop | None = None, **record: Any
+    target: Path,
+    items: Sequence[Item],
+    images: _Images,
+    stop: Stop | None = None,
+    metadata: Metadata = "clean",
+    **record: Any,
 ) -> Built:
     return build_folder(
-        target, items, images.read, RECORD | record, SPACE, bar=_NoBar(), stop=stop or Stop()
+        target,
+        items,
+        images.read,
+        RECORD | record,
+        SPACE,
+        metadata=metadata,
+        bar=_NoBar(),
+        stop=stop or Stop(),
     )
 
 
@@ -248,7 +261,7 @@ def test_what_the_metadata_hold_is_said(
     exif = _turned_exif()
     exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 14.0), 3: "E", 4: (11.0, 34.0, 31.0)})
     turned = _item(images, _encoded(package_photos[9][0], "JPEG", exif=exif), "n01498041")
-    built = build(tmp_path / "0.1.0", [*items, turned], images)
+    built = build(tmp_path / "0.1.0", [*items, turned], images, metadata="keep")
     notes = built.record["counts"]["notes"]
     assert (notes["exif-orientation-applied"], notes["has-gps"]) == (1, 1)
     readme = (tmp_path / "0.1.0" / "README.md").read_text()
@@ -256,6 +269,28 @@ def test_what_the_metadata_hold_is_said(
     assert "say where they were taken: 1." in readme
     build(tmp_path / "0.2.0", items, images)
     assert "EXIF" not in (tmp_path / "0.2.0" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("metadata", ["clean", "strip"])
+def test_where_a_photo_was_taken_is_not_released_and_its_pixels_are_the_same(
+    tmp_path: Path, images: _Images, package_photos: list[tuple[Path, int]], metadata: Metadata
+) -> None:
+    exif = _turned_exif()
+    exif[0x8298] = "(c) somebody"
+    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 14.0), 3: "E", 4: (11.0, 34.0, 31.0)})
+    data = _encoded(package_photos[9][0], "JPEG", exif=exif)
+    built = build(tmp_path / "0.1.0", [_item(images, data, "n01498041")], images, metadata=metadata)
+    (row,) = built.rows
+    released = (tmp_path / "0.1.0" / row.path).read_bytes()
+    assert (row.cleaned, row.reencoded) == (True, False)
+    assert row.original_sha256 == sha256_bytes(data) != row.sha256 == sha256_bytes(released)
+    image, info = decode(released)
+    assert info.notes == ("exif-orientation-applied",)
+    assert image.tobytes() == decode(data)[0].tobytes()
+    assert (b"somebody" in released) is (metadata == "clean")
+    assert built.record["metadata"] == metadata
+    assert built.record["counts"]["cleaned"] == 1
+    assert built.record["counts"]["notes"] == {"exif-orientation-applied": 1}
 
 
 def _srgb_profile() -> bytes:

@@ -56,7 +56,7 @@ def test_parquet_gives_every_row_back_with_its_types() -> None:
 
 
 def test_csv_gives_every_row_back() -> None:
-    (row,) = _read_csv(manifest_csv([ROW]))
+    (row,) = _read_csv(b"".join(manifest_csv([ROW])))
     told = {
         key: str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
         for key, value in asdict(ROW).items()
@@ -67,7 +67,7 @@ def test_csv_gives_every_row_back() -> None:
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:
-    rows = csv.reader(io.StringIO(manifest_csv([ROW]).decode(), newline=""))
+    rows = csv.reader(io.StringIO(b"".join(manifest_csv([ROW])).decode(), newline=""))
     assert not [cell for row in rows for cell in row if cell[:1] in set("=+-@\t\r")]
 
 
@@ -75,7 +75,7 @@ def test_no_cell_of_the_csv_is_a_formula() -> None:
 def test_any_text_travels_in_both_forms(text: str) -> None:
     row = replace(ROW, author=text)
     (from_parquet,) = pq.read_table(io.BytesIO(manifest_parquet([row], {}))).to_pylist()
-    (from_csv,) = _read_csv(manifest_csv([row]))
+    (from_csv,) = _read_csv(b"".join(manifest_csv([row])))
     assert from_parquet["author"] == from_csv["author"]
     if text.isprintable():
         assert from_csv["author"] == text
