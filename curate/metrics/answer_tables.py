@@ -38,19 +38,19 @@ def coded(
     numbers: dict[Hashable, int] = {}
     for category in categories or ():
         numbers.setdefault(category, len(numbers))
-    used: set[Hashable] = set()
+    used: dict[Hashable, str] = {}
     for i, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise ValueError(f"table[{i}] has {len(row)} annotators, table[0] has {len(rows[0])}")
         for j, answer in enumerate(row):
             if answer is not None:
-                used.add(_category(answer, f"table[{i}][{j}]"))
+                used.setdefault(_category(answer, f"table[{i}][{j}]"), f"table[{i}][{j}]")
     if categories is None:
         # Sorted, so that neither the order of the items nor that of the answers shows anywhere.
         for category in sorted(used, key=lambda c: (str(c), repr(c))):
             numbers[category] = len(numbers)
-    elif strange := used - set(numbers):
-        raise ValueError(f"{min(strange, key=str)!r} is not among the categories")
+    elif strange := [category for category in used if category not in numbers]:
+        raise ValueError(f"{used[strange[0]]} is {strange[0]!r}: that is not among the categories")
     codes = [[-1 if answer is None else numbers[answer] for answer in row] for row in rows]
     return np.array(codes, dtype=np.int64), list(numbers)
 

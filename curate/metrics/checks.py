@@ -48,10 +48,8 @@ def finite_array(values: ArrayLike, name: str) -> NDArray[Any]:
         ValueError: it is empty, holds no numbers, or NaN or infinity.
     """
     array = _array(values, name)
-    if array.dtype.kind == "f":
-        ok = np.isfinite(array)
-        if not ok.all():
-            _refuse(array, ~ok, name, "NaN or infinity is no input")
+    if array.dtype.kind == "f" and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        _refuse(array, ~np.isfinite(array), name, "NaN or infinity is no input")
     return array
 
 
@@ -67,6 +65,17 @@ def finite_vector(values: ArrayLike, name: str) -> Floats:
         ValueError: as `finite_array`, or another number of dimensions than one.
     """
     array = finite_floats(values, name)
+    _one_dimension(array, name)
+    return array
+
+
+def vector(values: ArrayLike, name: str) -> Floats:
+    """A list of numbers, which may be NaN or infinite, as float64 of shape (n,).
+
+    Raises:
+        ValueError: it is empty, holds no numbers, or another number of dimensions than one.
+    """
+    array = _array(values, name).astype(np.float64, copy=False)
     _one_dimension(array, name)
     return array
 
@@ -115,13 +124,30 @@ def scored_items(confidence: ArrayLike, correct: ArrayLike) -> tuple[Floats, Boo
     return scores, right
 
 
+def scored_fractions(confidence: ArrayLike, correct: ArrayLike) -> tuple[Floats, Bools]:
+    """The same where a score is a probability.
+
+    Raises:
+        ValueError: as `scored_items`, or a confidence outside [0, 1].
+    """
+    scores = _array(confidence, "confidence").astype(np.float64, copy=False)
+    # NaN fails both; what is wrong is looked for only where something is.
+    if not (scores.min() >= 0.0 and scores.max() <= 1.0):
+        in_range(finite_floats(scores, "confidence"), "confidence", 0.0, 1.0, ", a fraction")
+    _one_dimension(scores, "confidence")
+    right = flags(correct, "correct")
+    same_length(("confidence", scores), ("correct", right))
+    return scores, right
+
+
 def in_range(array: Floats, name: str, low: float, high: float, hint: str = "") -> None:
     """Refuse values outside [low, high].
 
     Raises:
         ValueError: with the first such value, its place and `hint`.
     """
-    _refuse(array, (array < low) | (array > high), name, f"outside [{low:g}, {high:g}]{hint}")
+    if array.min() < low or array.max() > high:
+        _refuse(array, (array < low) | (array > high), name, f"outside [{low:g}, {high:g}]{hint}")
 
 
 def percentages(values: ArrayLike, name: str, *, open_ends: bool = False) -> Floats:

@@ -59,6 +59,26 @@ def _within(truth: Ints, columns: Ints, classes: int) -> Ints:
     return places
 
 
+def labelled_logits(
+    logits: ArrayLike, labels: ArrayLike, columns: ArrayLike | None
+) -> tuple[NDArray[Any], Ints]:
+    """Logits of a label space's columns, and each label's place among these.
+
+    Args:
+        logits: shape (n, classes).
+        labels: column numbers of the full output, shape (n,).
+        columns: the label space's columns; None for all.
+
+    Raises:
+        ValueError: NaN, infinity, no item, lengths that differ, or a label outside the columns.
+    """
+    scores, truth = _labelled(logits, labels)
+    if columns is None:
+        return scores, truth
+    chosen = _columns(columns, scores.shape[1])
+    return np.take(scores, chosen, axis=1), _within(truth, chosen, scores.shape[1])
+
+
 def restrict(logits: ArrayLike, columns: ArrayLike) -> NDArray[Any]:
     """The logits of a label space's columns.
 
@@ -140,11 +160,7 @@ def accuracy(logits: ArrayLike, labels: ArrayLike, columns: ArrayLike | None = N
     Raises:
         ValueError: NaN, infinity, no item, lengths that differ, or a label outside the columns.
     """
-    scores, truth = _labelled(logits, labels)
-    if columns is not None:
-        chosen = _columns(columns, scores.shape[1])
-        truth = _within(truth, chosen, scores.shape[1])
-        scores = np.take(scores, chosen, axis=1)
+    scores, truth = labelled_logits(logits, labels, columns)
     return float(np.mean(np.argmax(scores, axis=1) == truth))
 
 
@@ -165,11 +181,7 @@ def top_k_accuracy(
     Raises:
         ValueError: as `accuracy`, or `k` out of range.
     """
-    scores, truth = _labelled(logits, labels)
-    if columns is not None:
-        chosen = _columns(columns, scores.shape[1])
-        truth = _within(truth, chosen, scores.shape[1])
-        scores = np.take(scores, chosen, axis=1)
+    scores, truth = labelled_logits(logits, labels, columns)
     k = integer(k, "k", 1, scores.shape[1])
     order = np.arange(scores.shape[1])
     hits = 0

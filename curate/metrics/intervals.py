@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from curate.metrics.checks import integer, level, same_length
+from curate.metrics.checks import finite_array, finite_vector, integer, level, same_length
 
 
 def clopper_pearson(k: int, n: int, confidence: float = 0.995) -> tuple[float, float]:
@@ -94,17 +94,47 @@ def bootstrap_interval(
     if n < 2:
         raise ValueError(f"a bootstrap interval needs at least two items, not {n}")
     resamples = integer(resamples, "resamples", 1)
-    tail = (1.0 - level(confidence)) / 2.0
+    level(confidence)
     random = np.random.RandomState(integer(seed, "seed", 0, 2**32 - 1))
 
-    estimate = _finite(statistic(*samples), "the statistic")
+    estimate = statistic(*samples)
+    if not math.isfinite(estimate):
+        for i, sample in enumerate(samples):
+            if sample.dtype.kind == "f":
+                finite_array(sample, f"array {i}")
+    estimate = _finite(estimate, "the statistic")
     values = np.empty(resamples)
     for i in range(resamples):
         drawn = random.randint(0, n, n)
         values[i] = _finite(statistic(*(sample[drawn] for sample in samples)), f"resample {i}")
-    bias = values.mean() - estimate
-    low = float(np.quantile(values, tail, method="lower") - bias)
-    high = float(np.quantile(values, 1.0 - tail, method="higher") - bias)
+    return interval_of(values, estimate, confidence, bounds)
+
+
+def interval_of(
+    values: ArrayLike,
+    estimate: float,
+    confidence: float = 0.95,
+    bounds: tuple[float, float] | None = None,
+) -> tuple[float, float]:
+    """The interval of `bootstrap_interval` from a statistic's values on resamples.
+
+    Args:
+        values: of the statistic on each resample, shape (B,), B ≥ 1.
+        estimate: the statistic itself.
+        confidence: between 0 and 1.
+        bounds: the statistic's own range, where the ends are cut off.
+
+    Returns:
+        (low, high), which always holds the statistic itself.
+
+    Raises:
+        ValueError: no value, NaN or infinity, or `confidence` out of range.
+    """
+    found = finite_vector(values, "values")
+    tail = (1.0 - level(confidence)) / 2.0
+    bias = found.mean() - estimate
+    low = float(np.quantile(found, tail, method="lower") - bias)
+    high = float(np.quantile(found, 1.0 - tail, method="higher") - bias)
     if bounds is not None:
         low, high = max(low, bounds[0]), min(high, bounds[1])
     return min(low, estimate), max(high, estimate)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from curate.metrics.blocks import blocks
-from curate.metrics.checks import finite_vector
-from curate.metrics.ties import cumulative_counts
+from curate.metrics.checks import vector
+from curate.metrics.ordering import Ordered
 
 
 @dataclass(frozen=True)
@@ -61,44 +60,77 @@ def ood_detection(scores_in: ArrayLike, scores_out: ArrayLike) -> OodDetection:
     Raises:
         ValueError: one of them is empty, or holds NaN or infinity.
     """
-    inside = finite_vector(scores_in, "scores_in")
-    outside = finite_vector(scores_out, "scores_out")
-    ordered = np.concatenate((inside, outside))
-    ordered.sort()
-    items, hits = cumulative_counts(ordered, np.sort(outside))
-    del ordered
-    # What passes each threshold, the lowest first; the last entry is of one that nothing passes.
-    passed = np.subtract(inside.size + outside.size, items, out=items)
-    true = np.subtract(outside.size, hits, out=hits)
+    inside, outside = vector(scores_in, "scores_in"), vector(scores_out, "scores_out")
+    names = ("scores_in", "scores_out")
+    return detection_of(Ordered((inside, False), (outside, True), names=names))
 
+
+def detection_of(ordered: Ordered) -> OodDetection:
+    """The same of items in order, the out-of-distribution ones flagged; both kinds occur."""
+    n, n_out = len(ordered), ordered.hits
+    n_in = n - n_out
     area, step, joined = 0, 0.0, 0.0
-    for block in blocks(passed.size - 1):
-        above = slice(block.start + 1, block.stop + 1)
-        gained = true[block] - true[above]
-        lost = passed[block] - passed[above] - gained
-        precision = true[block] / passed[block]
-        beyond = np.ones_like(precision)
-        np.divide(true[above], passed[above], out=beyond, where=passed[above] > 0)
-        # Twice the trapezoids under the ROC curve, in counts: whole numbers stay exact.
-        area += int(np.sum(lost * (true[block] + true[above])))
-        step += float(np.sum(gained * precision))
-        joined += float(np.sum(gained * (precision + beyond))) / 2.0
+    for group in ordered.groups():
+        # As floats at once, since mixed arithmetic is slow: what passes a threshold at the group's
+        # score, and its own items.
+        true, passed = group.hits_below.astype(float), group.below.astype(float)
+        np.subtract(n_out, true, out=true)
+        np.subtract(n, passed, out=passed)
+        hits = group.hits.astype(float) if group.tied else 1.0
+        precision = true / passed
+        # And what passes the next one above.
+        true -= hits
+        passed -= group.size.astype(float) if group.tied else 1.0
+        if passed[-1] == 0.0:  # precision is 1 where nothing passes
+            true[-1] = passed[-1] = 1.0
+        beyond = np.divide(true, passed, out=true)
+        # Twice the area under the ROC curve, in counts: whole numbers stay exact.
+        if group.tied:
+            around = group.below - group.hits_below
+            around *= 2
+            around += group.size
+            around -= group.hits
+            area += int(np.sum(np.multiply(group.hits, around, out=around)))
+            # No products of BLAS, whose last bits depend on the number of its threads.
+            own = float(np.sum(np.multiply(hits, precision, out=precision)))
+            step += own
+            joined += (own + float(np.sum(np.multiply(hits, beyond, out=beyond)))) / 2.0
+        else:
+            area += 2 * (int(np.sum(group.below)) - int(np.sum(group.hits_below)))
+            alone = float(np.sum(precision))
+            step += alone
+            joined += (alone + float(np.sum(beyond))) / 2.0
 
-    # Recall of at least 0.95 in whole numbers, rounded up: no rounding error decides.
-    enough = np.count_nonzero(true >= -(-19 * outside.size // 20)) - 1
-    # Published: from the highest threshold with full recall upwards, the first that is nearest.
-    full = np.count_nonzero(true == outside.size) - 1
-    distance = true[full:-1] / outside.size
-    distance -= 0.95
-    nearest = full + int(np.argmin(np.abs(distance, out=distance)))
-
+    fpr95, fpr95_published = _false_positives(ordered, n_in, n_out)
     return OodDetection(
-        auroc=area / (2 * outside.size * inside.size),
-        aupr=step / outside.size,
-        fpr95=int(passed[enough] - true[enough]) / inside.size,
-        base_rate=outside.size / (outside.size + inside.size),
-        fpr95_published=int(passed[nearest] - true[nearest]) / inside.size,
-        aupr_trapezoid=joined / outside.size,
-        n_in=inside.size,
-        n_out=outside.size,
+        auroc=area / (2 * n_out * n_in),
+        aupr=step / n_out,
+        fpr95=fpr95,
+        base_rate=n_out / n,
+        fpr95_published=fpr95_published,
+        aupr_trapezoid=joined / n_out,
+        n_in=n_in,
+        n_out=n_out,
     )
+
+
+def _false_positives(ordered: Ordered, n_in: int, n_out: int) -> tuple[float, float]:
+    """The false-positive rate at 95 % recall, and the published one."""
+    n = len(ordered)
+    # Recall of at least 0.95 in whole numbers, rounded up: no rounding error decides.
+    hit = n_out - -(-19 * n_out // 20)
+    place = ordered.place(hit)
+    start, stop, first = (int(at[0]) for at in ordered.spans(np.array([place])))
+    hits_below = hit - (place - first)
+    passed, true = n - start, n_out - hits_below
+    fpr95 = (passed - true) / n_in
+
+    # Published: the threshold whose recall is nearest, the lower recall only if strictly nearer.
+    # Of equal recalls the lowest threshold counts, but of full ones the highest.
+    if hits_below > 0:
+        passed = n - ordered.place(hits_below - 1) - 1
+    passed_above, true_above = n - stop, n_out - hits_below - (stop - first)
+    nearer = abs(true_above / n_out - 0.95) < abs(true / n_out - 0.95)
+    if passed_above > 0 and nearer:
+        passed, true = passed_above, true_above
+    return fpr95, (passed - true) / n_in

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from curate.metrics.checks import finite_vector, flags, level, same_length
-from curate.metrics.ood import ood_detection
+from curate.metrics.checks import flags, level, same_length, vector
+from curate.metrics.ood import detection_of
+from curate.metrics.ordering import Ordered
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ def auc(scores: ArrayLike, genuine: ArrayLike, *, confidence: float = 0.95) -> A
     """
     from scipy.special import ndtri
 
-    values, good = finite_vector(scores, "scores"), flags(genuine, "genuine")
+    values, good = vector(scores, "scores"), flags(genuine, "genuine")
     same_length(("scores", values), ("genuine", good))
     if good.all() or not good.any():
         kind = "genuine" if good.all() else "not genuine"
         raise ValueError(f"all {good.size} items are {kind}: an AUC compares genuine with others")
     z = float(ndtri(0.5 + level(confidence) / 2.0))
-    found = ood_detection(values[~good], values[good])
+    found = detection_of(Ordered((values, good)))
     area, m, n = found.auroc, found.n_out, found.n_in
     low = 1.0 - _upper(1.0 - area, m, n, z)
     return Auc(area, max(0.0, low), _upper(area, m, n, z), m, n)

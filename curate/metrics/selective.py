@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from curate.metrics.blocks import blocks
-from curate.metrics.checks import Floats, one_of, scored_items
-from curate.metrics.ties import cumulative_counts, expected_hits, sorted_scores
+from curate.metrics.checks import Floats, Ints, flags, one_of, same_length, vector
+from curate.metrics.ordering import Ordered
 
 #: How `aurra` orders items of equal confidence.
 Ties = Literal["expected", "input", "published"]
@@ -21,12 +22,16 @@ class ResponseRateCurve:
     """Accuracy against response rate, a point an item.
 
     Attributes:
-        rate: j / n for j = 1 … n, shape (n,).
-        accuracy: accuracy of the j most confident items, shape (n,).
+        accuracy: accuracy of the j most confident items, j = 1 … n, shape (n,).
     """
 
-    rate: Floats
     accuracy: Floats
+
+    @property
+    def rate(self) -> Floats:
+        """j / n for j = 1 … n, shape (n,)."""
+        n = self.accuracy.size
+        return np.arange(1, n + 1) / n
 
 
 def response_rate_curve(
@@ -50,27 +55,49 @@ def response_rate_curve(
         ValueError: no item, lengths that differ, NaN or infinity (NaN would rank as the most
             confident), `correct` other than 0 and 1, or an unknown `ties`.
     """
-    accuracy = _accuracy_by_rank(confidence, correct, ties)
-    return ResponseRateCurve(np.arange(1, accuracy.size + 1) / accuracy.size, accuracy)
+    ordered, told = _ordered(confidence, correct, ties)
+    if told is not None:
+        return ResponseRateCurve(_accuracy_in_order(told))
+    accuracy, done = ordered.memory()[::-1], 0
+    for part in _accuracy_by_rank(ordered):
+        accuracy[done : done + part.size] = part
+        done += part.size
+    return ResponseRateCurve(accuracy)
 
 
-def _accuracy_by_rank(confidence: ArrayLike, correct: ArrayLike, ties: Ties) -> Floats:
-    one_of(ties, "ties", ("expected", "input", "published"))
-    scores, right = scored_items(confidence, correct)
-    n = scores.size
-    if ties == "expected":
-        items, hits = cumulative_counts(*sorted_scores(scores, right))
-        accuracy = np.empty(n)
-        for block in blocks(n):
-            # The first j from the top are all but the n - j lowest.
-            first = np.arange(block.start + 1, block.stop + 1)
-            accuracy[block] = (hits[-1] - expected_hits(items, hits, n - first)) / first
-        return accuracy
-    stable = ties == "input"
-    order = np.argsort(-scores, kind="stable") if stable else np.argsort(scores)[::-1]
-    accuracy = np.cumsum(right[order], dtype=np.float64)
-    accuracy /= np.arange(1, n + 1)
+def _accuracy_by_rank(ordered: Ordered) -> Iterator[Floats]:
+    """The expected accuracy of the j most confident items, for every j, in parts.
+
+    A part holds until the next one is asked for.
+    """
+    rank = np.arange(1.0, ordered.part_size + 1.0)
+    for hits in ordered.expected_hits():
+        hits /= rank[: hits.size]
+        rank += hits.size
+        yield hits
+
+
+def _accuracy_in_order(right: Ints) -> Floats:
+    """The accuracy of the first j items, for every j, of 0 or 1 an item; in the same memory."""
+    hits = np.cumsum(right)
+    accuracy = hits.view(np.float64)
+    for block in blocks(hits.size):
+        rank = np.arange(block.start + 1, block.stop + 1)
+        np.divide(hits[block], rank, out=accuracy[block])
     return accuracy
+
+
+def _ordered(confidence: ArrayLike, correct: ArrayLike, ties: Ties) -> tuple[Ordered, Ints | None]:
+    """The items in order, and their flags from the highest on where the input's order counts."""
+    one_of(ties, "ties", ("expected", "input", "published"))
+    scores, right = vector(confidence, "confidence"), flags(correct, "correct")
+    same_length(("confidence", scores), ("correct", right))
+    ordered = Ordered((scores, right), names=("confidence",))
+    if ties == "expected" or ordered.distinct:
+        return ordered, None
+    if ties == "input":
+        return ordered, ordered.in_input_order(scores[::-1], right[::-1])[::-1]
+    return ordered, right[np.argsort(scores)[::-1]].astype(np.int64)
 
 
 def aurra(confidence: ArrayLike, correct: ArrayLike, ties: Ties = "expected") -> float:
@@ -93,4 +120,7 @@ def aurra(confidence: ArrayLike, correct: ArrayLike, ties: Ties = "expected") ->
     Raises:
         ValueError: as `response_rate_curve`.
     """
-    return float(np.mean(_accuracy_by_rank(confidence, correct, ties)))
+    ordered, told = _ordered(confidence, correct, ties)
+    if told is not None:
+        return float(np.mean(_accuracy_in_order(told)))
+    return sum(float(part.sum()) for part in _accuracy_by_rank(ordered)) / len(ordered)

@@ -7,7 +7,6 @@ test set and y that on the shifted one (section 3 and appendix B).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,11 +17,11 @@ from curate.metrics.checks import (
     FloatOrArray,
     Floats,
     finite_floats,
-    flags,
     integer,
     percentages,
     same_length,
 )
+from curate.metrics.logits import logit, percent
 
 #: Two accuracies closer than this, in points, are the same model's: tables store them as
 #: float32 (ResNet-50's 91.86 reads 91.86000061), and one of 50,000 images is 0.002 points.
@@ -65,8 +64,8 @@ class LogitLine:
         Raises:
             ValueError: NaN, infinity, or x not strictly between 0 and 100.
         """
-        at = _logit(percentages(x, "x", open_ends=True))
-        return _float_or_array(_percent(self.slope * at + self.intercept))
+        at = logit(percentages(x, "x", open_ends=True))
+        return _float_or_array(percent(self.slope * at + self.intercept))
 
 
 @dataclass(frozen=True)
@@ -116,23 +115,6 @@ class BootstrapBand:
     upper: Floats
     slope_interval: tuple[float, float]
     intercept_interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class PmK:
-    """Accuracy on video frames, as fractions of all anchors.
-
-    Attributes:
-        pm0: anchors that are right.
-        pmk: anchors that are right together with all their neighbours.
-        anchors: number of anchors.
-        neighbours: number of neighbours over all anchors.
-    """
-
-    pm0: float
-    pmk: float
-    anchors: int
-    neighbours: int
 
 
 def fit_logit_line(x: ArrayLike, y: ArrayLike) -> LogitLine:
@@ -255,7 +237,7 @@ def bootstrap_band(
         ValueError: as `fit_logit_line`, or a grid, `resamples` or `seed` out of range.
     """
     at, value = _logit_pairs(x, y)
-    points = _logit(np.atleast_1d(percentages(grid, "grid", open_ends=True)))
+    points = logit(np.atleast_1d(percentages(grid, "grid", open_ends=True)))
     if points.ndim != 1:
         raise ValueError(f"grid must have one dimension, not shape {points.shape}")
     resamples = integer(resamples, "resamples", 1)
@@ -273,53 +255,11 @@ def bootstrap_band(
     fitted = slopes[:, None] * points + intercepts[:, None]
     lower, upper = _outer_percentiles(fitted)
     return BootstrapBand(
-        lower=_percent(lower),
-        upper=_percent(upper),
+        lower=percent(lower),
+        upper=percent(upper),
         slope_interval=_pair(_outer_percentiles(slopes)),
         intercept_interval=_pair(_outer_percentiles(intercepts)),
     )
-
-
-def pm_k(anchor_correct: ArrayLike, neighbours_correct: Sequence[ArrayLike]) -> PmK:
-    """Accuracy that must hold over neighbouring video frames (pm-k; Shankar et al., ICCV 2021).
-
-    An anchor counts for pm-k only if it and all its reviewed neighbours, at most k frames before
-    and after, are right; one without neighbours decides alone. The denominator is all anchors.
-
-    Args:
-        anchor_correct: 0 or 1 an anchor, shape (n,).
-        neighbours_correct: n lists of 0 or 1, one an anchor, of any lengths, empty ones too.
-
-    Raises:
-        ValueError: no anchor, lengths that differ, or a value other than 0 and 1.
-    """
-    anchors = flags(anchor_correct, "anchor_correct")
-    if len(neighbours_correct) != anchors.size:
-        raise ValueError(
-            "anchor_correct and neighbours_correct differ in length: "
-            f"{anchors.size} and {len(neighbours_correct)}"
-        )
-    sizes = np.array([np.size(frames) for frames in neighbours_correct])
-    stable = anchors.copy()
-    for i in np.flatnonzero(sizes).tolist():
-        stable[i] &= flags(neighbours_correct[i], f"neighbours_correct[{i}]").all()
-    return PmK(
-        pm0=float(anchors.mean()),
-        pmk=float(stable.mean()),
-        anchors=anchors.size,
-        neighbours=int(sizes.sum()),
-    )
-
-
-def _logit(percent: Floats) -> Floats:
-    return np.log(percent / (100.0 - percent))
-
-
-def _percent(logits: Floats) -> Floats:
-    from scipy.special import expit
-
-    values: Floats = 100.0 * expit(logits)
-    return values
 
 
 def _float_or_array(values: Floats) -> FloatOrArray:
@@ -338,7 +278,7 @@ def _logit_pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         raise ValueError(
             f"a line needs two different x: it is {standard[0]} for all {standard.size} models"
         )
-    return _logit(standard), _logit(shifted)
+    return logit(standard), logit(shifted)
 
 
 def _least_squares(at: Floats, value: Floats) -> tuple[Floats, Floats]:

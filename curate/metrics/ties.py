@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from curate.metrics.blocks import blocks
-from curate.metrics.checks import Bools, Floats, Ints
+from curate.metrics.checks import Floats, Ints
 
 
 def cumulative_counts(ordered: Floats, positives: Floats) -> tuple[Ints, Ints]:
@@ -32,30 +32,3 @@ def cumulative_counts(ordered: Floats, positives: Floats) -> tuple[Ints, Ints]:
         after = slice(block.start + 1, block.stop + 1)
         hits[after] = np.searchsorted(positives, ordered[items[after] - 1], side="right")
     return items, hits
-
-
-def expected_hits(items: Ints, hits: Ints, at: Ints) -> Floats:
-    """Expected number of positives among the `at` lowest items, over random orders of ties.
-
-    Within a group of ties it grows linearly: k·j/m for the first j of m items with k positives.
-
-    Args:
-        items: as `cumulative_counts` gives it.
-        hits: as `cumulative_counts` gives it.
-        at: numbers of items, 0 … n.
-
-    Returns:
-        Of the shape of `at`; whole numbers where `at` parts no group of ties.
-    """
-    group = np.maximum(np.searchsorted(items, at), 1)
-    below, found = items[group - 1], hits[group - 1]
-    rate = (hits[group] - found) / (items[group] - below)
-    values: Floats = found + (at - below) * rate
-    return values
-
-
-def sorted_scores(scores: Floats, positive: Bools) -> tuple[Floats, Floats]:
-    """The scores of all items and those of the positive ones, each lowest first, as copies."""
-    found = scores[positive]
-    found.sort()
-    return np.sort(scores), found

@@ -322,5 +322,5 @@ def test_bad_input_is_named(table: Any, options: dict[str, Any], fault: str) -> 
 def test_the_number_of_annotators_and_unknown_categories_are_named() -> None:
     with pytest.raises(ValueError, match="Cohen's kappa takes two annotators, not 3"):
         cohen_kappa([["a", "b", "a"]])
-    with pytest.raises(ValueError, match="'c' is not among the categories"):
+    with pytest.raises(ValueError, match="is 'c': that is not among the categories"):
         gwet_ac1([["a", "c"]], categories=["a", "b"])

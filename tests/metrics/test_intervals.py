@@ -105,6 +105,7 @@ def test_the_interval_of_a_calibrated_models_error_holds_that_error() -> None:
     assert np.percentile(resampled, 2.5) > value
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(("measure", "power"), [(aurra, 1.0), (calibration_error, 1.0)])
 def test_nineteen_of_twenty_intervals_hold_what_new_samples_average(
@@ -155,7 +156,7 @@ def test_a_statistic_of_whole_rows_is_resampled_by_row() -> None:
         ([[1.0, 2.0]], {"resamples": 0}, "resamples is 0"),
         ([[1.0, 2.0]], {"confidence": 95}, "confidence is 95"),
         ([[1.0, 2.0]], {"seed": -1}, "seed is -1"),
-        ([[1.0, math.nan]], {}, "the statistic is nan"),
+        ([[1.0, math.nan]], {}, r"array 0\[1\] is nan"),
     ],
 )
 def test_bad_input_is_named(arrays: list[Any], options: dict[str, Any], fault: str) -> None:
@@ -168,3 +169,8 @@ def test_a_statistic_that_fails_on_a_resample_is_named() -> None:
     spread = lambda a: float(1.0 / np.ptp(a)) if np.ptp(a) else math.inf  # noqa: E731
     with pytest.raises(ValueError, match=r"resample \d+ is inf"):
         bootstrap_interval(spread, values)
+
+
+def test_a_statistic_without_a_value_is_named() -> None:
+    with pytest.raises(ValueError, match="the statistic is nan"):
+        bootstrap_interval(lambda values: math.nan, [1.0, 2.0])

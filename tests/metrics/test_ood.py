@@ -51,6 +51,8 @@ def nearest_recall(inside: Any, outside: Any) -> float:
         ([1.0], [1.0], 0.5, 0.5, 1.0, 1.0),
         ([0, 2, 4, 6], [3], 0.5, 1 / 3, 0.5, 0.5),
         ([20, 19, 18, 1], [*range(22, 41), 5], 0.9625, 0.9934782608695651, 0.0, 0.75),
+        # Recalls of 94 and 96 % are equally near: the one of the lower threshold counts.
+        ([3, 0], [*range(1, 51)], 0.975, (47 + 48 / 49 + 49 / 50 + 50 / 51) / 50, 0.5, 0.5),
     ],
 )
 def test_true_values(

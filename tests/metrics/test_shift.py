@@ -16,7 +16,6 @@ from curate.metrics import (
     effective_robustness,
     fit_logit_line,
     fit_piecewise,
-    pm_k,
     relative_robustness,
 )
 from curate.metrics.shift import LogitLine
@@ -237,35 +236,3 @@ def test_two_models_have_a_band_although_half_their_resamples_have_no_line() -> 
 def test_a_band_names_a_bad_option(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         bootstrap_band([50.0, 80.0], [40.0, 70.0], **({"grid": [60.0]} | options))
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.lists(st.booleans(), max_size=4)), min_size=1, max_size=20)
-)
-def test_pm_k_agrees_with_a_loop_over_anchors(frames: list[tuple[bool, list[bool]]]) -> None:
-    result = pm_k([anchor for anchor, _ in frames], [around for _, around in frames])
-    assert result.pm0 == pytest.approx(sum(a for a, _ in frames) / len(frames))
-    assert result.pmk == pytest.approx(sum(a and all(r) for a, r in frames) / len(frames))
-    assert result.pmk <= result.pm0
-    assert result.anchors == len(frames)
-    assert result.neighbours == sum(len(around) for _, around in frames)
-
-
-def test_pm_k_takes_a_full_table_of_neighbours() -> None:
-    result = pm_k([1, 1, 0], np.array([[1, 1], [1, 0], [1, 1]]))  # type: ignore[arg-type]
-    assert (result.pm0, result.pmk) == pytest.approx((2 / 3, 1 / 3))
-
-
-@pytest.mark.parametrize(
-    ("anchors", "neighbours", "fault"),
-    [
-        ([], [], "anchor_correct is empty"),
-        ([1, 0], [[1]], "differ in length: 2 and 1"),
-        ([1, 2], [[1], [1]], r"anchor_correct\[1\] is 2"),
-        ([1, 0], [[1], [1, 3]], r"neighbours_correct\[1\]\[1\] is 3"),
-        ([1], [[math.nan]], r"neighbours_correct\[0\]\[0\] is nan"),
-    ],
-)
-def test_pm_k_names_the_fault(anchors: Any, neighbours: Any, fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        pm_k(anchors, neighbours)
