@@ -2,79 +2,117 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate._version import __version__
-from curate.errors import Interrupted, UnknownNameError, UsageError
-from curate.files import (
-    printable,
-    sha256_file,
-    storage_errors,
-    write_bytes,
-    write_json,
+from curate.errors import Interrupted, UsageError
+from curate.files import printable
+from curate.progress import Stop, stop_on_interrupt
+from curate.testbed.beside_tables import comparison_table, published_table
+from curate.testbed.measures import CONFIDENCE_LEVEL
+from curate.testbed.ood import detection_table
+from curate.testbed.predictions import Predictions
+from curate.testbed.tables import results_notes, results_table
+from pipelines.datasets import Dataset, open_dataset
+from pipelines.evaluate_beside import compared
+from pipelines.evaluate_cache import Cache
+from pipelines.evaluate_checks import (
+    VIEWS_MODES,
+    check_arguments,
+    check_files,
+    check_outside,
+    check_sides,
+    check_split,
 )
-from curate.labels.space import LabelSpace, load_label_space
-from curate.progress import progress, stop_on_interrupt
-from curate.testbed.measures import CONFIDENCE_LEVEL, MEASURES, measure
-from curate.testbed.prediction_files import read_predictions
-from curate.testbed.predictions import Predictions, write_predictions
-from curate.testbed.tables import results_markdown, results_notes, results_table
-from pipelines.datasets import SMALLEST, Dataset, open_dataset, smallest_label_space
-from pipelines.predict import Forward
+from pipelines.evaluate_report import Report
+from pipelines.evaluate_run import Run
+from pipelines.ood_datasets import has_true_classes, open_inside, open_outside, refuse_overlap
+from pipelines.predict import Contents, Forward
+from pipelines.report_place import check_report_place
 
 if TYPE_CHECKING:
     from curate.images.views import ViewRecipe
     from curate.models.classifier import Classifier
 
-__all__ = ["VIEWS_MODES", "evaluate", "results_notes", "results_table"]
+__all__ = [
+    "VIEWS_MODES",
+    "comparison_table",
+    "detection_table",
+    "evaluate",
+    "published_table",
+    "results_notes",
+    "results_table",
+]
 
-#: How the view is cut: as each classifier was trained, or as in the paper's filter.
-VIEWS_MODES = ("native", "paper")
+_KEPT = "start the command again: what was finished is not computed twice"
 
 
 def evaluate(
     datasets: Sequence[Path],
     models: Sequence[str],
     *,
-    predictions: Path | None = None,
+    labels: Path | None = None,
+    in_distribution: Path | None = None,
+    in_distribution_labels: Path | None = None,
+    predictions: Sequence[Path] = (),
+    in_distribution_predictions: Sequence[Path] = (),
     label_space: str | None = None,
     report: Path | None = None,
     device: str = "auto",
     views: str = "native",
     resamples: int = 1000,
     seed: int = 0,
+    temperature_split: float | None = None,
+    cache: Path | None = None,
 ) -> dict[str, Any]:
-    """Evaluate models, or saved predictions, on datasets in ImageNet-A layout.
+    """Evaluate models, or saved predictions, on datasets in ImageNet-A or ImageNet-O layout.
 
     Softmax and argmax run over the classes of the label space alone; the accuracy over all of a
     model's outputs stands beside. Images that cannot be used are left out, counted and named.
 
+    With in-distribution images the datasets are images of something else, and how well a model
+    detects them is measured; only a release in ImageNet-A layout still has its true classes.
+
     Args:
-        datasets: folders of class folders named by class id; releases among them.
+        datasets: folders of class folders named by class id; releases among them. Of images of
+            something else any folders (see `open_outside`).
         models: names as `load_classifier` takes them; every model runs on every dataset.
-        predictions: a file of predictions for the one dataset, or with the true classes in it
-            (see `curate.testbed.prediction_files`).
+        labels: a file that says of which class each image of the one dataset is, for folders
+            without class folders (see `read_image_labels`).
+        in_distribution: images of the label space's classes, to hold images of something else
+            against: class folders, of which others are passed over, or with
+            `in_distribution_labels` any folder.
+        in_distribution_labels: as `labels`.
+        predictions: files of predictions, one a model, for the one dataset, or with the true
+            classes in them (see `curate.testbed.prediction_files`).
+        in_distribution_predictions: scores of images of the label space's classes, a file for each
+            of `predictions`, which then are of images of something else (see
+            `curate.testbed.score_files`).
         label_space: a preset or a CSV file. By default a release's own, else the smallest preset
-            that holds every class.
-        report: a folder for results.json, results.md and each model's predictions as Parquet,
-            which `predictions` reads.
+            that holds every class, for images of something else ImageNet-O's.
+        report: a folder for the page, results as JSON, CSV, Markdown and LaTeX, and each model's
+            predictions as Parquet, which `predictions` reads.
         device: "auto", "cpu", "cuda", "cuda:1", "mps".
         views: "native" (each classifier's own size, crop and interpolation) or "paper" (short
             side 256, crop 224, bilinear); the centre crop alone.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        temperature_split: the share of each dataset's images that a temperature is fitted on, for
+            the calibration error of the others after it; None leaves that out.
+        cache: a folder where each model's scores are kept, so that the same evaluation again
+            runs no forward pass; None keeps nothing.
 
     Returns:
-        `results`, one a model and dataset (by dataset within a model): `model`, `dataset`,
-        `label_space`, `view`, `metrics` (see `curate.testbed.measures.measure`), `n`, `failed`,
-        `failures`, `took_part_in_selection` (None where it is not known), `made_by`,
-        `predictions` (the file in `report`); and `failed`, `confidence_level`, `resamples`,
-        `seed`, `report`.
+        `results`, one a model and dataset (by dataset within a model): `kind`, `model`,
+        `dataset`, `label_space`, `view`, `metrics` (see `curate.testbed.measures.measure`), `n`,
+        `failed`, `failures`, `took_part_in_selection` and `trained_on_imagenet_21k` (None where
+        it is not known), `made_by`, `predictions` (the file in `report`); where `kind` is "ood"
+        besides `in_distribution`, `n_in`, `n_out`, `base_rate`, `shared_images` (that stand on
+        both sides; None where files alone are known), `predictions_in_distribution`;
+        `comparisons` of every two models on a dataset (see `curate.testbed.paired.comparisons`);
+        and `failed`, `confidence_level`, `resamples`, `seed`, `report`.
 
     Raises:
         UsageError: an unknown model, dataset or label space; weights that do not fit the label
@@ -82,65 +120,133 @@ def evaluate(
         StorageError: the report cannot be written.
         Interrupted: stopped by the user.
     """
-    _check_arguments(datasets, models, predictions, views, resamples, seed)
-    opened = [open_dataset(path, label_space) for path in datasets]
-    folder = None if report is None else _Report(report)
-    run = _Run(folder, resamples, seed)
+    check_arguments(datasets, models, predictions, views, resamples, seed)
+    check_split(temperature_split)
+    check_sides(datasets, models, labels, in_distribution, in_distribution_labels)
+    check_files(models, predictions, in_distribution, in_distribution_predictions)
+    check_report_place(
+        report,
+        folders=(*datasets, in_distribution),
+        files=(
+            *predictions,
+            *in_distribution_predictions,
+            labels,
+            in_distribution_labels,
+        ),
+        writes=("index.html", "results.*", "comparisons.csv", "predictions-*.parquet"),
+    )
+    detecting = in_distribution is not None or bool(in_distribution_predictions)
+    if detecting:
+        check_outside(datasets)
+    opened = [_open(path, label_space, labels, detecting) for path in datasets]
+    if detecting and temperature_split is not None and not any(one.truth for one in opened):
+        raise UsageError(
+            "images of something else have no true class to fit a temperature to: leave "
+            "--temperature-split out"
+        )
+    others = _Others(in_distribution, in_distribution_labels, opened)
+    folder = None if report is None else Report(report)
+    run = Run(folder, resamples, seed, temperature_split)
     with stop_on_interrupt() as stop:
-        if predictions is not None:
-            run.add_file(predictions, opened[0] if opened else None, label_space)
+        dataset = opened[0] if opened else None
+        for place, file in enumerate(predictions):
+            if stop.requested:
+                raise Interrupted(f"stopped before {printable(file)}; {run.kept()}")
+            if in_distribution_predictions:
+                inside = in_distribution_predictions[place]
+                run.add_detection_file(file, inside, dataset, label_space)
+            else:
+                run.add_file(file, dataset, label_space)
         if len(models) > 1:
             for name in models:  # what cannot work fails before the first image
                 _load(name, opened, device, views)
+        kept = None if cache is None else Cache(cache)
+        work = _Work(run, others, kept, stop, keep_logits=temperature_split is not None)
         for name in models:
-            classifier, recipe = _load(name, opened, device, views)
-            for dataset in opened:
-                forward = Forward(classifier, recipe, dataset)
-                predictions_of_all = forward.run(stop)
-                if predictions_of_all is None:
-                    raise Interrupted(f"stopped at {name} on {dataset.name}; {run.kept()}")
-                run.add_model(forward, predictions_of_all)
+            work.add(*_load(name, opened, device, views), opened)
     summary = {
-        "results": run.results,
-        "failed": sum(result["failed"] for result in run.results),
+        "results": [one.result for one in run.evaluated],
+        "comparisons": compared(run.evaluated, resamples=resamples, seed=seed),
+        "failed": sum(one.result["failed"] for one in run.evaluated),
         "confidence_level": CONFIDENCE_LEVEL,
         "resamples": resamples,
         "seed": seed,
         "report": None if report is None else printable(report),
     }
     if folder is not None:
-        folder.finish(summary)
+        folder.finish(summary, run.evaluated)
     return summary
 
 
-def _check_arguments(
-    datasets: Sequence[Path],
-    models: Sequence[str],
-    predictions: Path | None,
-    views: str,
-    resamples: int,
-    seed: int,
-) -> None:
-    if views not in VIEWS_MODES:
-        raise UnknownNameError("way to cut views", views, VIEWS_MODES)
-    if not models and predictions is None:
-        raise UsageError("nothing to evaluate: name a model with --model, or --predictions FILE")
-    if models and not datasets:
-        raise UsageError("a model needs a DATASET: a folder of class folders")
-    if predictions is not None and len(datasets) > 1:
-        raise UsageError("a predictions file is about one DATASET: name one, or none")
-    _refuse_twins("model", models)
-    _refuse_twins("dataset", [printable(path.resolve()) for path in datasets])
-    if resamples < 1:
-        raise UsageError(f"resamples is {resamples}: at least 1 is needed, 1000 is usual")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed is {seed}: write 0 … {2**32 - 1}")
+class _Others:
+    """The in-distribution images for each label space, opened before the first image is looked at.
+
+    Args:
+        root: their folder; None where there are none.
+        labels: of which class each one is.
+        datasets: that they stand against.
+    """
+
+    def __init__(self, root: Path | None, labels: Path | None, datasets: Sequence[Dataset]) -> None:
+        self._by_space: dict[str, Dataset] = {}
+        for dataset in datasets:
+            space = dataset.space
+            if root is not None and not dataset.truth:
+                refuse_overlap(dataset.layout.root, root)
+                if space.fingerprint not in self._by_space:
+                    self._by_space[space.fingerprint] = open_inside(root, space, labels)
+
+    def of(self, dataset: Dataset) -> Dataset:
+        """Those that a dataset stands against."""
+        return self._by_space[dataset.space.fingerprint]
 
 
-def _refuse_twins(what: str, named: Sequence[str]) -> None:
-    for number, name in enumerate(named):
-        if name in named[:number]:
-            raise UsageError(f"{what} {name} is named twice")
+class _Work:
+    """One model after the other; nothing holds a model when the next one is loaded."""
+
+    def __init__(
+        self, run: Run, others: _Others, cache: Cache | None, stop: Stop, *, keep_logits: bool
+    ) -> None:
+        self._run, self._others, self._cache, self._stop = run, others, cache, stop
+        self._keep_logits = keep_logits
+        self._contents: dict[int, Contents] = {}
+
+    def add(self, classifier: Classifier, recipe: ViewRecipe, datasets: Sequence[Dataset]) -> None:
+        """Evaluate a model on every dataset."""
+        done: dict[int, tuple[Forward, Predictions]] = {}
+        for dataset in datasets:
+            forward, predictions = self._predict(classifier, recipe, dataset)
+            if dataset.truth:
+                self._run.add_model(forward, predictions)
+                continue
+            other = self._others.of(dataset)
+            if id(other) not in done:
+                done[id(other)] = self._predict(classifier, recipe, other)
+            inside, predictions_inside = done[id(other)]
+            both = Counter(forward.digests) & Counter(inside.digests)
+            self._run.add_detection(
+                forward, predictions, inside, predictions_inside, both.total() - both[""]
+            )
+
+    def _predict(
+        self, classifier: Classifier, recipe: ViewRecipe, dataset: Dataset
+    ) -> tuple[Forward, Predictions]:
+        contents = self._contents.setdefault(id(dataset), Contents(dataset))
+        keep = self._keep_logits and dataset.truth
+        forward = Forward(
+            classifier, recipe, dataset, contents, cache=self._cache, keep_logits=keep
+        )
+        predictions = forward.run(self._stop)
+        if predictions is None:
+            kept = self._run.kept() if self._cache is None else _KEPT
+            raise Interrupted(f"stopped at {classifier.name} on {dataset.name}; {kept}")
+        return forward, predictions
+
+
+def _open(path: Path, label_space: str | None, labels: Path | None, detecting: bool) -> Dataset:
+    if detecting and not has_true_classes(path):
+        return open_outside(path, label_space)
+    return open_dataset(path, label_space, labels)
 
 
 def _load(
@@ -159,183 +265,3 @@ def _load(
         recipe = PAPER
         classifier.check(recipe.crop)
     return classifier, recipe
-
-
-class _Run:
-    """The results so far."""
-
-    def __init__(self, report: _Report | None, resamples: int, seed: int) -> None:
-        self.results: list[dict[str, Any]] = []
-        self._report, self._resamples, self._seed = report, resamples, seed
-
-    def kept(self) -> str:
-        """What an interrupted evaluation leaves."""
-        if self._report is None or not self.results:
-            return "start the command again"
-        return (
-            f"the predictions of {len(self.results)} finished evaluations are in the report's "
-            "folder; start the command again for the rest"
-        )
-
-    def add_model(self, forward: Forward, predictions: Predictions) -> None:
-        """Take what a classifier predicts for a dataset."""
-        dataset, classifier = forward.dataset, forward.classifier
-        release = dataset.release
-        self._add(
-            predictions,
-            dataset.space,
-            forward.details,
-            {
-                "model": classifier.record(),
-                "dataset": _dataset_record(dataset, predictions, forward.content_sha256),
-                "label_space": _space_record(dataset.space, dataset.chosen_by),
-                "view": {**asdict(forward.recipe), "place": "centre"},
-                "took_part_in_selection": None
-                if release is None
-                else classifier.fingerprint in release.selection,
-                "made_by": forward.made_by(),
-            },
-        )
-
-    def add_file(self, path: Path, dataset: Dataset | None, label_space: str | None) -> None:
-        """Take saved predictions."""
-
-        def choose(wnids: Sequence[str]) -> LabelSpace:
-            if label_space:
-                return load_label_space(label_space)
-            return smallest_label_space(wnids, f"true classes of {printable(path)}")
-
-        if dataset is None:
-            items, chosen_by = None, "--label-space" if label_space else SMALLEST
-        else:
-            items = list(zip(dataset.paths, dataset.wnids, strict=True))
-            chosen_by, space_of_dataset = dataset.chosen_by, dataset.space
-        predictions, space = read_predictions(
-            path, items, choose if dataset is None else lambda _: space_of_dataset
-        )
-        self._add(
-            predictions,
-            space,
-            {},
-            {
-                "model": {
-                    "name": printable(path.name),
-                    "fingerprint": sha256_file(path),
-                    "fingerprint_of": "predictions-file",
-                },
-                "dataset": _dataset_record(dataset, predictions, None),
-                "label_space": _space_record(space, chosen_by),
-                "view": None,
-                "took_part_in_selection": None,
-                "made_by": {"numpy": metadata.version("numpy"), "curate": __version__},
-            },
-        )
-
-    def _add(
-        self,
-        predictions: Predictions,
-        space: LabelSpace,
-        details: dict[int, str],
-        about: dict[str, Any],
-    ) -> None:
-        model, dataset = about["model"]["name"], about["dataset"]["name"]
-        total, failed = len(predictions), predictions.failed
-        if len(failed) == total:
-            row = min(failed)
-            raise UsageError(
-                f"none of the {total} images of {dataset or model} can be used by {model}; the "
-                f"first is {predictions.paths[row]!r} ({failed[row]})"
-            )
-        with progress("intervals", len(MEASURES), unit="measures") as bar:
-            metrics = measure(
-                predictions, space, resamples=self._resamples, seed=self._seed, done=bar.advance
-            )
-        saved = None
-        if self._report is not None:
-            saved = self._report.save(predictions, model, dataset or "", about)
-        self.results.append(
-            {
-                **about,
-                "metrics": metrics,
-                "n": total - len(failed),
-                "failed": len(failed),
-                "failures": [
-                    {
-                        "path": predictions.paths[row],
-                        "reason": reason,
-                        "detail": details.get(row) or None,
-                    }
-                    for row, reason in failed.items()
-                ],
-                "predictions": saved,
-            }
-        )
-
-
-def _dataset_record(
-    dataset: Dataset | None, predictions: Predictions, content: str | None
-) -> dict[str, Any]:
-    """What a result says of its dataset.
-
-    Args:
-        dataset: None where a predictions file stands alone.
-        predictions: for its images.
-        content: SHA-256 over a line "SHA-256, two blanks, path" for each image, as
-            `sha256sum` prints it; None where the images were not read.
-    """
-    release = dataset.release if dataset else None
-    return {
-        "name": dataset.name if dataset else None,
-        "images": len(predictions),
-        "classes": len(set(predictions.wnids)),
-        "passed_over": len(dataset.layout.passed_over) if dataset else 0,
-        "content_sha256": content,
-        "release": None
-        if release is None
-        else {
-            "version": release.version,
-            "reviewed": release.reviewed,
-            "manifest_sha256": release.manifest_sha256,
-        },
-    }
-
-
-def _space_record(space: LabelSpace, chosen_by: str) -> dict[str, Any]:
-    return {
-        "name": space.name,
-        "classes": len(space),
-        "fingerprint": space.fingerprint,
-        "chosen_by": chosen_by,
-    }
-
-
-class _Report:
-    """The folder of a report; it is made at once, so that a wrong place is told at once."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._taken: set[str] = set()
-        with storage_errors(printable(folder)):
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def save(
-        self, predictions: Predictions, model: str, dataset: str, about: dict[str, Any]
-    ) -> str:
-        """Write predictions; returns the file's name."""
-        stem = "-".join(part for part in ("predictions", _slug(model), _slug(dataset)) if part)
-        name, number = stem, 1
-        while name.casefold() in self._taken:
-            number += 1
-            name = f"{stem}-{number}"
-        self._taken.add(name.casefold())
-        write_predictions(self._folder / f"{name}.parquet", predictions, about)
-        return f"{name}.parquet"
-
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write the table and, last, the results."""
-        write_bytes(self._folder / "results.md", results_markdown(summary["results"]).encode())
-        write_json(self._folder / "results.json", summary)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:80]

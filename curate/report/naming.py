@@ -32,7 +32,8 @@ def display_names(space: LabelSpace, wnids: Collection[str] | None = None) -> di
 def short_names(models: Sequence[str]) -> list[str]:
     """Names short enough for a caption ("lite0"); whole names where that is ambiguous."""
     shorts = [
-        name.partition("/")[2].rpartition("?")[0] or name.partition("/")[2] for name in models
+        name.partition("/")[2].rpartition("?")[0] or name.partition("/")[2] or name
+        for name in models
     ]
     shorts = [
         short.removeprefix("efficientnet_") if name.startswith("lite/") else short

@@ -76,6 +76,8 @@ class Photo:
         removed: which view of which classifier removed it, and why; None for a survivor.
         thumbnail: the picture; None where the stored file is of no use.
         problem: why there is no picture.
+        review: what people say of it: "accepted", "rejected: unclear", "disputed"; None where not
+            enough people have answered.
     """
 
     candidate: str
@@ -92,6 +94,21 @@ class Photo:
     removed: str | None = None
     thumbnail: Thumbnail | None = None
     problem: str | None = None
+    review: str | None = None
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """How many of the shortlist people have accepted, rejected and disputed."""
+
+    accepted: int
+    rejected: int
+    disputed: int
+
+    @property
+    def done(self) -> int:
+        """How many people have looked at, as many as should."""
+        return self.accepted + self.rejected + self.disputed
 
 
 @dataclass(frozen=True)
@@ -247,6 +264,7 @@ class Page:
         curate: the version of this software that the run was made with.
         min_confidence: what the rule outlier asks of every classifier; None under other rules.
         of_mean: whether it asks that of the mean of the ten crops, instead of the centre crop.
+        reviews: what people say of the shortlist.
     """
 
     run: str
@@ -276,6 +294,7 @@ class Page:
     curate: str
     min_confidence: float | None = None
     of_mean: bool = False
+    reviews: Reviews = Reviews(0, 0, 0)
 
     @property
     def outlier(self) -> bool:
@@ -330,7 +349,12 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        number=number, counted=counted, fraction=fraction, percent=percent, web=web_address
+        number=number,
+        counted=counted,
+        fraction=fraction,
+        percent=percent,
+        hundredths=hundredths,
+        web=web_address,
     )
     return environment
 
@@ -378,6 +402,19 @@ def percent(value: float) -> str:
     if 99.95 <= value < 100:
         return ">99.9 %"
     return f"{value:.0f} %" if value in (0, 100) else f"{value:.1f} %"
+
+
+def hundredths(value: float) -> str:
+    """A fraction in percent without the sign, as tables of results have it: "2.17", "−1.50".
+
+    A fraction near 0 or 1 never becomes 0 or 1: "<0.01", ">99.99".
+    """
+    if 0 < value < 0.00005:
+        return "<0.01"
+    if 0.99995 <= value < 1:
+        return ">99.99"
+    # Rounded first, so that what is nearly 0 never reads as −0.00.
+    return f"{round(100 * value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def web_address(text: str | None) -> str | None:

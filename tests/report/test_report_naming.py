@@ -44,5 +44,6 @@ def test_captions_have_short_names_unless_these_would_be_ambiguous() -> None:
         "resnet50.a1_in1k",
     ]
     assert short_names(["checkpoint/w.pth?arch=timm/resnet18"]) == ["w.pth"]
+    assert short_names(["mine.csv"]) == ["mine.csv"]
     both = ["torchvision/resnet50", "timm/resnet50"]
     assert short_names(both) == both
