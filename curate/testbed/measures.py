@@ -2,30 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.labels.space import LabelSpace
-from curate.metrics import aurra, bootstrap_interval, calibration_error, clopper_pearson
+from curate.metrics import aurra, calibration_error
+from curate.metrics.resampled import ScoredItems, draws
+from curate.testbed.metric_records import CONFIDENCE_LEVEL, nothing, resampled, share
 from curate.testbed.predictions import Predictions
+from curate.testbed.scaling import after_temperature
 
-#: Of every interval.
-CONFIDENCE_LEVEL = 0.95
+__all__ = ["CONFIDENCE_LEVEL", "LOWER_IS_BETTER", "MEASURES", "measure"]
 
 #: The measures, in the order of tables, with what tables call them.
 MEASURES = {
     "accuracy": "accuracy",
+    "top5": "top-5 accuracy",
     "accuracy_unrestricted": "accuracy, all outputs",
+    "top5_unrestricted": "top-5 accuracy, all outputs",
     "aurra": "AURRA",
     "aurra_published": "AURRA, published order",
     "rms_calibration_error": "RMS calibration error",
     "rms_calibration_error_published": "RMS calib. error, published code",
+    "mad_calibration_error": "mean absolute calibration error",
+    "max_calibration_error": "maximum calibration error",
+    "overconfidence": "confidence less accuracy",
+    "soft_f1": "soft F1 of finding errors",
+    "rms_calibration_error_scaled": "RMS calib. error, temperature scaled",
 }
 
+#: Measures whose larger value is the worse one.
+LOWER_IS_BETTER = frozenset(name for name in MEASURES if "calibration_error" in name)
+
 _BIN = 100
+
+_ALL_BINS = (
+    f"bins of {_BIN} by confidence, all of them; equal confidences share their mean correctness"
+)
+
+#: Of the measures that need confidence and correctness alone: what `ScoredItems` calls it, the
+#: ends of its range, and its convention.
+_SCORED: Mapping[str, tuple[str, tuple[float, float], str]] = {
+    "aurra": ("aurra", (0.0, 1.0), "equal confidences: the expected value over their orders"),
+    "aurra_published": ("aurra", (0.0, 1.0), "equal confidences: in reversed argsort's order"),
+    "rms_calibration_error": ("rms", (0.0, 1.0), _ALL_BINS),
+    "rms_calibration_error_published": (
+        "rms_published",
+        (0.0, 1.0),
+        f"bins of {_BIN} by confidence, without the most confident one, as the published code "
+        "has it",
+    ),
+    "mad_calibration_error": ("mad", (0.0, 1.0), _ALL_BINS),
+    "max_calibration_error": ("max", (0.0, 1.0), f"the worst of {_ALL_BINS}"),
+    "overconfidence": (
+        "overconfidence",
+        (-1.0, 1.0),
+        "mean confidence less accuracy, with its sign",
+    ),
+    "soft_f1": (
+        "soft_f1",
+        (0.0, 1.0),
+        "wrong predictions are the positive class, each found to the degree 1 - confidence",
+    ),
+}
 
 _Statistic = Callable[[NDArray[Any], NDArray[Any]], float]
 
@@ -36,6 +79,7 @@ def measure(
     *,
     resamples: int = 1000,
     seed: int = 0,
+    temperature_split: float | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """All measures of `MEASURES`.
@@ -48,127 +92,98 @@ def measure(
         predictions: at least one of them sound; images without a prediction are left out.
         space: the label space that they are restricted to.
         resamples: of the bootstrap, at least 1.
-        seed: of the bootstrap, 0 … 2³² - 1.
-        done: called after each measure.
+        seed: of the bootstrap, 0 … 2³² - 1; and of the split for the temperature.
+        temperature_split: the share of images that a temperature is fitted on, between 0 and 1;
+            None leaves that measure out.
+        done: called once for each of `MEASURES`, evenly while it works.
 
     Raises:
-        ValueError: no prediction, or resamples or seed out of range.
+        ValueError: no prediction, or an argument out of range.
     """
     sound = predictions.sound
     confidence, correct = predictions.confidence[sound], predictions.correct[sound]
+    n = len(correct)
     within = {"restricted_to": space.name, "classes": len(space)}
-    bootstrap = _Bootstrap(confidence, correct, resamples, seed)
-    found = {"accuracy": {**_share(correct), **within}}
-    done()
-
+    beyond = {"restricted_to": None, "classes": predictions.outputs}
     everywhere = predictions.correct_unrestricted
-    found["accuracy_unrestricted"] = {
-        **(
-            _nothing(len(correct), "the file does not say what all of the outputs predict")
-            if everywhere is None
-            else _share(everywhere[sound])
-        ),
-        "restricted_to": None,
-        "classes": predictions.outputs,
+    unknown = "the file does not say what all of the outputs predict"
+    found = {
+        "accuracy": {**share(correct), **within},
+        "top5": {**_first_five(predictions.rank, sound), **within},
+        "accuracy_unrestricted": {
+            **(nothing(n, unknown) if everywhere is None else share(everywhere[sound])),
+            **beyond,
+        },
+        "top5_unrestricted": {**_first_five(predictions.rank_unrestricted, sound), **beyond},
     }
-    done()
-
-    for name, ties, convention in (
-        ("aurra", "expected", "equal confidences: the expected value over their orders"),
-        ("aurra_published", "published", "equal confidences: in reversed argsort's order"),
-    ):
-        found[name] = {
-            **bootstrap(lambda c, k, ties=ties: aurra(c, k, ties)),  # type: ignore[misc]
+    for name, told in _scored(confidence, correct, resamples, seed, done).items():
+        found[name] = {**told, **within, "convention": _SCORED[name][2]}
+    if temperature_split is not None:
+        found["rms_calibration_error_scaled"] = {
+            **after_temperature(predictions, space, temperature_split, resamples, seed, _BIN),
             **within,
-            "convention": convention,
         }
-        done()
-
-    found["rms_calibration_error"] = {
-        **bootstrap(lambda c, k: calibration_error(c, k, bin_size=_BIN)),
-        **within,
-        "convention": f"bins of {_BIN} by confidence, all of them; equal confidences share "
-        "their mean correctness",
-    }
-    done()
-    found["rms_calibration_error_published"] = {
-        **(
-            _nothing(
-                len(correct),
-                f"undefined below {2 * _BIN} images: the published code drops the last bin, "
-                "which is all there is",
-            )
-            if len(correct) < 2 * _BIN
-            else bootstrap(_published_calibration_error)
-        ),
-        **within,
-        "convention": f"bins of {_BIN} by confidence, without the most confident one, as the "
-        "published code has it",
-    }
     done()
     return found
 
 
-def _published_calibration_error(confidence: NDArray[Any], correct: NDArray[Any]) -> float:
-    return calibration_error(
-        confidence, correct, bin_size=_BIN, convention="published", ties="input"
-    )
+def _first_five(rank: NDArray[np.int32] | None, sound: NDArray[np.bool_]) -> dict[str, Any]:
+    if rank is None:
+        return nothing(int(np.count_nonzero(sound)), "top-5 needs logits, or ranks in the file")
+    return share(rank[sound] < 5)
 
 
-def _metric(
-    value: float | None, interval: tuple[float, float] | None, n: int, how: str | None, note: str
-) -> dict[str, Any]:
-    low, high = interval or (None, None)
+def _scored(
+    confidence: NDArray[np.float64],
+    correct: NDArray[np.bool_],
+    resamples: int,
+    seed: int,
+    done: Callable[[], None],
+) -> dict[str, dict[str, Any]]:
+    """The measures of `_SCORED`, all on the same resamples."""
+    n = len(correct)
+    items = ScoredItems(confidence, correct, _BIN)
+    told = {name: items.measures()[key] for name, (key, _, _) in _SCORED.items()}
+    # Where confidences are equal the published orders are NumPy's own, and need sorting each time.
+    ordered: dict[str, _Statistic] = {} if items.distinct else dict(_PUBLISHED)
+    told |= {name: value(confidence, correct) for name, value in ordered.items() if _known(name, n)}
+    values: dict[str, list[float]] = {name: [] for name in told if _known(name, n)}
+    for copies, ends in zip(draws(n, resamples, seed), _evenly(resamples), strict=True):
+        if n > 1:
+            drawn = items.measures(copies)
+            rows = copies if not ordered else np.repeat(np.arange(n), copies)
+            for name, kept in values.items():
+                own = ordered.get(name)
+                kept.append(
+                    drawn[_SCORED[name][0]] if own is None else own(confidence[rows], correct[rows])
+                )
+        for _ in range(ends):
+            done()
     return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "n": n,
-        "interval": how,
-        "convention": None,
-        "note": note or None,
+        name: resampled(told[name], values[name], n, resamples, seed, bounds=_SCORED[name][1])
+        if _known(name, n)
+        else nothing(
+            n,
+            f"undefined below {2 * _BIN} images: the published code drops the last bin, which is "
+            "all there is",
+        )
+        for name in _SCORED
     }
 
 
-def _nothing(n: int, note: str) -> dict[str, Any]:
-    return _metric(None, None, n, None, note)
+def _known(name: str, n: int) -> bool:
+    return name != "rms_calibration_error_published" or n >= 2 * _BIN
 
 
-def _share(correct: NDArray[np.bool_]) -> dict[str, Any]:
-    right, n = int(np.count_nonzero(correct)), len(correct)
-    interval = clopper_pearson(right, n, CONFIDENCE_LEVEL)
-    return _metric(right / n, interval, n, f"Clopper-Pearson, {CONFIDENCE_LEVEL:.0%}", "")
+def _evenly(resamples: int) -> Iterator[int]:
+    """How many of all measures but one are done with each resample."""
+    count = len(MEASURES) - 1
+    yield from (b - a for a, b in pairwise(count * k // resamples for k in range(resamples + 1)))
 
 
-class _Bootstrap:
-    def __init__(
-        self,
-        confidence: NDArray[np.float64],
-        correct: NDArray[np.bool_],
-        resamples: int,
-        seed: int,
-    ) -> None:
-        self._arrays = confidence, correct
-        self._resamples, self._seed = resamples, seed
-
-    def __call__(self, statistic: _Statistic) -> dict[str, Any]:
-        n = len(self._arrays[0])
-        value = statistic(*self._arrays)
-        if n < 2:
-            return _metric(value, None, n, None, "one image has no spread, so no interval")
-        interval = bootstrap_interval(
-            statistic,
-            *self._arrays,
-            resamples=self._resamples,
-            confidence=CONFIDENCE_LEVEL,
-            seed=self._seed,
-            bounds=(0.0, 1.0),
-        )
-        how = (
-            f"bootstrap over images, {CONFIDENCE_LEVEL:.0%}: percentiles of {self._resamples} "
-            f"resamples less the bootstrap's bias, seed {self._seed}"
-        )
-        note = ""
-        if interval[0] == interval[1]:
-            note = "every resample gives this value; that is no certainty, see accuracy's interval"
-        return _metric(value, interval, n, how, note)
+_PUBLISHED: Mapping[str, _Statistic] = {
+    "aurra_published": lambda confidence, correct: aurra(confidence, correct, "published"),
+    "rms_calibration_error_published": lambda confidence, correct: calibration_error(
+        confidence, correct, bin_size=_BIN, convention="published", ties="input"
+    ),
+}

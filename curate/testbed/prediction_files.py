@@ -6,44 +6,45 @@ the file and the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from curate.errors import UsageError, nearest
-from curate.files import printable, read_csv
-from curate.labels.space import LabelSpace
+from curate.errors import UsageError
+from curate.files import printable
+from curate.labels.space import LabelSpace, load_label_space
 from curate.testbed.image_ids import ImageIds
 from curate.testbed.logit_files import read_logits
-from curate.testbed.predictions import Predictions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-#: Most rows of one file.
-MAX_ROWS = 10_000_000
+from curate.testbed.prediction_rows import MAX_ROWS, REQUIRED, Row, csv_rows, parquet_rows
+from curate.testbed.predictions import ANOMALY, ANOMALY_UNRESTRICTED, Predictions
 
 #: The file formats, by the ending of the name.
 SUFFIXES = (".csv", ".parquet", ".npz")
 
+#: The largest number of a table, either way, so that differences stay numbers.
+LARGEST_NUMBER = 1e300
+
 #: Gives the label space for the true classes of all images, in order.
 ChooseSpace = Callable[[Sequence[str]], LabelSpace]
 
-_OPTIONAL = ("wnid", "unrestricted_wnid", "failed")
-
 
 def read_predictions(
-    path: Path, items: Sequence[tuple[str, str]] | None, choose: ChooseSpace
+    path: Path,
+    items: Sequence[tuple[str, str]] | None,
+    choose: ChooseSpace,
+    *,
+    keep_logits: bool = False,
 ) -> tuple[Predictions, LabelSpace]:
     """Read saved predictions and check all of them.
 
     A CSV or Parquet file has the columns `path` (or `image`), `predicted_wnid` and `confidence`,
     and where it has them `wnid` (the true class), `unrestricted_wnid` (predicted among all of the
-    model's outputs) and `failed` (why an image has no prediction; then the other cells may be
-    empty). See `logit_files.read_logits` for NPZ.
+    model's outputs), `failed` (why an image has no prediction; then the other cells may be
+    empty), `p_true`, `rank`, `rank_unrestricted`, and `anomaly_NAME` and
+    `anomaly_unrestricted_NAME` for scores of any name (see `Predictions`). A column of these is
+    there for every image or for none. See `logit_files.read_logits` for NPZ.
 
     Args:
         path: the file.
@@ -51,23 +52,14 @@ def read_predictions(
             must have a row and every row must be one of them. None takes images and true classes
             from the file.
         choose: gives the label space.
+        keep_logits: keep the logits of an NPZ file in memory.
 
     Raises:
         UsageError: the file cannot be read, is cut off, or a row is wrong.
     """
-    suffix = path.suffix.casefold()
-    if suffix not in SUFFIXES:
-        raise UsageError(
-            f"{printable(path)}: predictions come as {', '.join(SUFFIXES)}; "
-            "the name's ending says which"
-        )
-    if not path.is_file():
-        raise UsageError(f"cannot read {printable(path)}: no such file")
-    if suffix == ".npz":
-        return read_logits(path, items, choose, MAX_ROWS)
-    rows = list(_csv_rows(path) if suffix == ".csv" else _parquet_rows(path))
-    if not rows:
-        raise UsageError(f"{printable(path)} holds no predictions")
+    if file_format(path) == ".npz":
+        return read_logits(path, items, choose, MAX_ROWS, keep_logits=keep_logits)
+    rows = table_rows(path)
     if items is None:
         items, ordered = _own_items(path, rows), rows
     else:
@@ -78,20 +70,44 @@ def read_predictions(
     return _checked(path, items, ordered, space), space
 
 
-@dataclass(slots=True)
-class _Row:
-    """A row of a table; `where` names it as people count: "line 2", "row 1"."""
+def file_format(path: Path) -> str:
+    """The format of a file of predictions, one of `SUFFIXES`.
 
-    where: str
-    path: str
-    wnid: str | None
-    predicted: str | None
-    confidence: float | None
-    unrestricted: str | None
-    failed: str | None
+    Args:
+        path: the file.
+
+    Raises:
+        UsageError: its name says none of them, or there is no such file.
+    """
+    suffix = path.suffix.casefold()
+    if suffix not in SUFFIXES:
+        raise UsageError(
+            f"{printable(path)}: predictions come as {', '.join(SUFFIXES)}; "
+            "the name's ending says which"
+        )
+    if not path.is_file():
+        raise UsageError(f"cannot read {printable(path)}: no such file")
+    return suffix
 
 
-def _own_items(path: Path, rows: Sequence[_Row]) -> list[tuple[str, str]]:
+def table_rows(path: Path, required: Sequence[str] = REQUIRED) -> list[Row]:
+    """All rows of a CSV or Parquet file, at least one.
+
+    Args:
+        path: the file.
+        required: columns that must be there.
+
+    Raises:
+        UsageError: it cannot be read, is cut off, holds nothing, or lacks a column.
+    """
+    csv = path.suffix.casefold() == ".csv"
+    rows = list(csv_rows(path, required) if csv else parquet_rows(path, required))
+    if not rows:
+        raise UsageError(f"{printable(path)} holds no predictions")
+    return rows
+
+
+def _own_items(path: Path, rows: Sequence[Row]) -> list[tuple[str, str]]:
     items: list[tuple[str, str]] = []
     seen: dict[tuple[str, str], str] = {}
     for row in rows:
@@ -110,7 +126,7 @@ def _own_items(path: Path, rows: Sequence[_Row]) -> list[tuple[str, str]]:
 
 
 def _checked(
-    path: Path, items: Sequence[tuple[str, str]], rows: Sequence[_Row], space: LabelSpace
+    path: Path, items: Sequence[tuple[str, str]], rows: Sequence[Row], space: LabelSpace
 ) -> Predictions:
     predicted: list[str | None] = []
     confidence = np.full(len(rows), np.nan)
@@ -135,10 +151,10 @@ def _checked(
         if row.predicted not in space:
             raise UsageError(
                 f"{where}: predicted_wnid {row.predicted!r} is no class of {space.name}; "
-                "predict within the label space, or name another one with --label-space"
+                + _advice(row.predicted, space)
             )
         if not 0.0 <= row.confidence <= 1.0:  # NaN too
-            raise UsageError(f"{where}: confidence {row.confidence:g} is outside 0 … 1")
+            raise UsageError(f"{where}: confidence {row.confidence:.12g} is outside 0 … 1")
         predicted.append(row.predicted)
         confidence[number] = row.confidence
         unrestricted.append(row.unrestricted)
@@ -147,122 +163,120 @@ def _checked(
         first = next(row for row in rows if not row.failed and row.unrestricted is None)
         raise UsageError(f"{printable(path)}, {first.where}: unrestricted_wnid is missing")
     paths, wnids = zip(*items, strict=True)
-    return Predictions(
+    numbers = checked_numbers(path, rows, failed, len(space))
+    found = Predictions(
         paths,
         wnids,
         predicted,
         confidence,
-        None,
+        numbers.pop("p_true", None),
         unrestricted if any(told) else None,
         failed,
+        None,
+        _ranks(numbers.pop("rank", None), failed),
+        _ranks(numbers.pop("rank_unrestricted", None), failed),
+        *scores_of(numbers),
     )
-
-
-def _names(path: Path, columns: Sequence[str]) -> dict[str, str]:
-    """Our name of a column to the file's."""
-    named = {name: name for name in _OPTIONAL if name in columns}
-    for name, spellings in {
-        "path": ("path", "image"),
-        "predicted_wnid": ("predicted_wnid",),
-        "confidence": ("confidence",),
-    }.items():
-        found = [spelling for spelling in spellings if spelling in columns]
-        if not found:
-            near = [column for s in spellings for column in nearest(s, columns, 1)]
-            hint = f" (is it {near[0]!r}?)" if near else ""
+    for rank, right in (
+        (found.rank, found.correct),
+        (found.rank_unrestricted, found.correct_unrestricted),
+    ):
+        if rank is None or right is None:
+            continue
+        wrong = found.sound & ((rank == 0) != right)
+        if wrong.any():
             raise UsageError(
-                f"{printable(path)}: column {name!r} is missing{hint}; "
-                f"there are {', '.join(map(repr, columns)) or 'none'}"
+                f"{printable(path)}, {rows[int(np.argmax(wrong))].where}: the rank is 0 exactly "
+                "where the prediction is the true class; count equal logits by their columns"
             )
-        named[name] = found[0]
-    return named
+    return found
 
 
-def _csv_rows(path: Path) -> Iterator[_Row]:
-    names: dict[str, str] | None = None
-    for number, (line, cells) in enumerate(read_csv(path, [])):
-        where = f"line {line}"
-        if number == MAX_ROWS:
-            raise UsageError(f"{printable(path)}, {where}: more than {MAX_ROWS:,} rows")
-        names = names or _names(path, list(cells))
-
-        def cell(
-            name: str, cells: dict[str, str] = cells, names: dict[str, str] = names
-        ) -> str | None:
-            return (cells[names[name]].strip() or None) if name in names else None
-
-        image, text = cell("path"), cell("confidence")
-        if image is None:
-            raise UsageError(f"{printable(path)}, {where}: the image's path is missing")
-        try:
-            confidence = None if text is None else float(text)
-        except ValueError:
-            raise UsageError(
-                f"{printable(path)}, {where}: confidence {text!r} is not a number"
-            ) from None
-        yield _Row(
-            where,
-            image,
-            cell("wnid"),
-            cell("predicted_wnid"),
-            confidence,
-            cell("unrestricted_wnid"),
-            cell("failed"),
+def _advice(predicted: str, space: LabelSpace) -> str:
+    """What to write instead of a prediction that is no class of the label space."""
+    if predicted.isdecimal():
+        return f"write ids, such as {space.wnids[0]}: numbers do not tell the order of the outputs"
+    if predicted in load_label_space("imagenet-1k"):
+        return (
+            f"the best of all outputs goes into unrestricted_wnid, here belongs the best of these "
+            f"{len(space)} (or name another label space with --label-space)"
         )
+    return "predict within the label space, or name another one with --label-space"
 
 
-def _parquet_rows(path: Path) -> Iterator[_Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def checked_numbers(
+    path: Path, rows: Sequence[Row], failed: Mapping[int, str], classes: int
+) -> dict[str, NDArray[np.float64]]:
+    """Column to its values, NaN where there is no prediction; every other cell is checked.
 
-    def values(batch: pa.RecordBatch, name: str, start: int) -> list[Any]:
-        if name not in names:
-            return [None] * len(batch)
-        column = batch.column(names[name])
-        if name == "confidence":
-            if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-                raise UsageError(f"{printable(path)}: column {names[name]!r} holds {column.type}")
-            return column.cast(pa.float64(), safe=False).to_pylist()
-        found = column.to_pylist()
-        for number, value in enumerate(found):
-            if value is not None and not isinstance(value, str):
-                raise UsageError(
-                    f"{printable(path)}, row {start + number + 1}: {names[name]} is no text"
-                )
-        return found
+    Args:
+        path: the file.
+        rows: all of it.
+        failed: the rows without a prediction.
+        classes: of the label space.
 
-    try:
-        with path.open("rb") as stream:
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-            if file.metadata.num_rows > MAX_ROWS:
-                raise UsageError(f"{printable(path)}: more than {MAX_ROWS:,} rows")
-            names = _names(path, file.schema_arrow.names)
-            start = 0
-            for batch in file.iter_batches(columns=sorted(set(names.values()))):
-                columns = (
-                    values(batch, name, start)
-                    for name in (
-                        "path",
-                        "wnid",
-                        "predicted_wnid",
-                        "confidence",
-                        "unrestricted_wnid",
-                        "failed",
-                    )
-                )
-                for number, cells in enumerate(zip(*columns, strict=True), start + 1):
-                    if not cells[0]:
-                        raise UsageError(
-                            f"{printable(path)}, row {number}: the image's path is missing"
-                        )
-                    yield _Row(f"row {number}", *cells)
-                start += len(batch)
-    except (pa.ArrowException, OSError, MemoryError, ValueError) as error:
-        raise UsageError(
-            f"cannot read {printable(path)}: it is no whole Parquet file ({first_line(error)})"
-        ) from error
+    Raises:
+        UsageError: a cell is missing or out of range.
+    """
+    sound = [number for number in range(len(rows)) if number not in failed]
+    columns: dict[str, NDArray[np.float64]] = {}
+    for place, name in enumerate(rows[0].columns):
+        if all(rows[number].numbers[place] is None for number in sound):
+            continue
+        values = np.full(len(rows), np.nan)
+        for number in sound:
+            value = rows[number].numbers[place]
+            where = f"{printable(path)}, {rows[number].where}"
+            if value is None:
+                raise UsageError(f"{where}: {name} is missing")
+            if fault := _fault(name, value, classes):
+                raise UsageError(f"{where}: {name} is {value:.12g}: {fault}")
+            values[number] = value
+        columns[name] = values
+    return columns
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what a library says of a broken file."""
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:200]
+def _fault(name: str, value: float, classes: int) -> str:
+    """What is wrong with a number, or nothing."""
+    if not np.isfinite(value):
+        return "NaN and infinity are no values"
+    if abs(value) > LARGEST_NUMBER:
+        return f"numbers beyond {LARGEST_NUMBER:.12g} are not understood"
+    if name == "p_true" and not 0.0 <= value <= 1.0:
+        return "a probability is 0 … 1"
+    if name.startswith("rank"):
+        most = classes if name == "rank" else MAX_ROWS
+        if value != int(value) or not 0 <= value < most:
+            return "a rank counts the classes before the true one, from 0"
+    if name.removeprefix(ANOMALY).removeprefix("unrestricted_") == "msp" and not -1 <= value <= 0:
+        return (
+            "it is minus the maximum softmax probability, in -1 … 0, since higher means "
+            "more anomalous"
+        )
+    return ""
+
+
+def _ranks(
+    values: NDArray[np.float64] | None, failed: Mapping[int, str]
+) -> NDArray[np.int32] | None:
+    if values is None:
+        return None
+    values[list(failed)] = -1
+    return values.astype(np.int32)
+
+
+def scores_of(
+    numbers: Mapping[str, NDArray[np.float64]],
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
+    """The scores within the label space, and those over all outputs, by name.
+
+    Args:
+        numbers: column to its values; those that hold no scores are passed over.
+    """
+    within, everywhere = {}, {}
+    for name, values in numbers.items():
+        if name.startswith(ANOMALY_UNRESTRICTED):
+            everywhere[name.removeprefix(ANOMALY_UNRESTRICTED)] = values
+        elif name.startswith(ANOMALY):
+            within[name.removeprefix(ANOMALY)] = values
+    return within, everywhere

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.files import atomic_write, canonical_json
 from curate.labels.space import LabelSpace
-from curate.metrics.classification import predict, restrict, softmax_confidence
+from curate.metrics.anomaly import SCORES, anomaly_scores
+from curate.metrics.classification import predict, restrict
+
+#: How the columns of anomaly scores begin, over the label space and over all outputs.
+ANOMALY, ANOMALY_UNRESTRICTED = "anomaly_", "anomaly_unrestricted_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +22,17 @@ class Scores:
     """What B rows of logits say within a label space of C classes.
 
     Attributes:
-        finite: whether the row holds numbers alone; where it does not, the others mean nothing.
+        finite: whether the row holds numbers alone, within what float32 holds; where it does not,
+            the others mean nothing.
         predicted: position of the predicted class in the label space, in 0 … C - 1, shape (B,).
         confidence: its probability, the maximum of the softmax over the C classes, in [0, 1].
-        p_true: the probability of the true class, in [0, 1].
+        p_true: the probability of the true class, in [0, 1]; NaN without one.
         column: the largest logit among all columns of the output.
+        rank: how many of the C classes stand before the true one; -1 without one.
+        rank_unrestricted: how many columns of the whole output stand before its column.
+        anomaly: name of a score to its values over the C classes, see `anomaly_scores`.
+        anomaly_unrestricted: the same over all columns.
+        within: the logits of the C classes, float32, shape (B, C); None where nobody wants them.
     """
 
     finite: NDArray[np.bool_]
@@ -31,38 +40,77 @@ class Scores:
     confidence: NDArray[np.float64]
     p_true: NDArray[np.float64]
     column: NDArray[np.int64]
+    rank: NDArray[np.int32]
+    rank_unrestricted: NDArray[np.int32]
+    anomaly: Mapping[str, NDArray[np.float64]]
+    anomaly_unrestricted: Mapping[str, NDArray[np.float64]]
+    within: NDArray[np.float32] | None = None
 
 
 def score_logits(
-    logits: NDArray[np.floating], columns: Sequence[int], targets: Sequence[int]
+    logits: NDArray[np.floating],
+    columns: Sequence[int],
+    targets: Sequence[int] | None,
+    *,
+    keep_logits: bool = False,
 ) -> Scores:
     """Restrict logits to a label space, then softmax over its classes alone, in float64.
 
     Args:
         logits: a classifier's full output, shape (B, K).
         columns: the column of each of the C classes.
-        targets: the position of each row's true class in the label space, shape (B,).
+        targets: the position of each row's true class in the label space, shape (B,); None for
+            images of something else.
+        keep_logits: keep those of the label space.
     """
     rows = len(logits)
-    finite = np.isfinite(logits).all(axis=1)
+    # Kept logits are float32, and what fails must not depend on whether they are kept.
+    finite = (np.abs(logits) <= np.finfo(np.float32).max).all(axis=1)
     scores = Scores(
         finite,
         np.zeros(rows, np.int64),
         np.zeros(rows),
-        np.zeros(rows),
+        np.full(rows, np.nan),
         np.zeros(rows, np.int64),
+        np.full(rows, -1, np.int32),
+        np.full(rows, -1, np.int32),
+        {name: np.full(rows, np.nan) for name in SCORES},
+        {name: np.full(rows, np.nan) for name in SCORES},
+        np.full((rows, len(columns)), np.nan, np.float32) if keep_logits else None,
     )
-    if finite.any():
-        full = logits[finite]
-        within = restrict(full, columns)
-        confidence = softmax_confidence(within)
-        true = np.take_along_axis(within, np.asarray(targets)[finite, None], axis=1)[:, 0]
+    if not finite.any():
+        return scores
+    full = logits[finite]
+    within = restrict(full, columns)
+    found = anomaly_scores(within)
+    confidence = -found["msp"]
+    scores.predicted[finite] = predict(within)
+    scores.confidence[finite] = confidence
+    scores.column[finite] = predict(full)
+    for kept, values in (
+        (scores.anomaly, found),
+        (scores.anomaly_unrestricted, anomaly_scores(full)),
+    ):
+        for name in SCORES:
+            kept[name][finite] = values[name]
+    if scores.within is not None:
+        scores.within[finite] = within
+    if targets is not None:
+        places = np.asarray(targets)[finite]
+        true = np.take_along_axis(within, places[:, None], axis=1)[:, 0]
         gap = true.astype(np.float64) - within.max(axis=1)
-        scores.predicted[finite] = predict(within)
-        scores.confidence[finite] = confidence
         scores.p_true[finite] = np.exp(gap) * confidence
-        scores.column[finite] = predict(full)
+        scores.rank[finite] = _rank(within, places)
+        scores.rank_unrestricted[finite] = _rank(full, np.asarray(columns)[places])
     return scores
+
+
+def _rank(logits: NDArray[np.floating], places: NDArray[np.integer]) -> NDArray[np.int32]:
+    """How many columns stand before each row's own; equal logits in the order of the columns."""
+    own = np.take_along_axis(logits, places[:, None], axis=1)
+    before = np.arange(logits.shape[1]) < places[:, None]
+    ahead = (logits > own) | ((logits == own) & before)
+    return ahead.sum(axis=1, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +119,7 @@ class Predictions:
 
     Attributes:
         paths: printable path of each image within its dataset.
-        wnids: its true class.
+        wnids: its true class; of an image of something else, what its folder says or "".
         predicted: the predicted class within the label space; None where there is none.
         confidence: the probability of that prediction, float64 in [0, 1]; NaN where there is none.
         p_true: the probability of the true class likewise; None where it is not known.
@@ -80,6 +128,16 @@ class Predictions:
         failed: row to the reason why there is no prediction, a key of `errors.REASONS` or the
             words of a predictions file.
         outputs: the number of the model's outputs, where it is known.
+        rank: how many classes of the label space stand before the true class, equal logits in the
+            order of the columns: 0 exactly where the prediction is right, below 5 where the true
+            class is among the first five; -1 where there is no prediction. None where not known.
+        rank_unrestricted: the same among all of the model's outputs.
+        anomaly: name of an anomaly score to its values within the label space, float64 (N,),
+            higher = more anomalous, NaN where there is no prediction; see `anomaly_scores` for
+            "msp", "max_logit", "energy" and "entropy". Empty where not known.
+        anomaly_unrestricted: the same over all outputs.
+        logits: of the label space's classes, float32 (N, C), NaN where there is no prediction;
+            None unless a measure asked for them.
     """
 
     paths: Sequence[str]
@@ -90,6 +148,11 @@ class Predictions:
     unrestricted: Sequence[str | None] | None = None
     failed: Mapping[int, str] = field(default_factory=dict)
     outputs: int | None = None
+    rank: NDArray[np.int32] | None = None
+    rank_unrestricted: NDArray[np.int32] | None = None
+    anomaly: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    anomaly_unrestricted: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    logits: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -111,6 +174,30 @@ class Predictions:
         """Whether the prediction among all outputs is the true class; None where not known."""
         return None if self.unrestricted is None else _equal(self.unrestricted, self.wnids)
 
+    def take(self, rows: Sequence[int]) -> Predictions:
+        """Those of some images alone.
+
+        Args:
+            rows: which ones, in the order wanted, none twice.
+        """
+        places = np.asarray(rows, np.intp)
+        new = {int(row): place for place, row in enumerate(places)}
+        return Predictions(
+            [self.paths[row] for row in new],
+            [self.wnids[row] for row in new],
+            [self.predicted[row] for row in new],
+            self.confidence[places],
+            None if self.p_true is None else self.p_true[places],
+            None if self.unrestricted is None else [self.unrestricted[row] for row in new],
+            {new[row]: reason for row, reason in self.failed.items() if row in new},
+            self.outputs,
+            None if self.rank is None else self.rank[places],
+            None if self.rank_unrestricted is None else self.rank_unrestricted[places],
+            {name: values[places] for name, values in self.anomaly.items()},
+            {name: values[places] for name, values in self.anomaly_unrestricted.items()},
+            None if self.logits is None else self.logits[places],
+        )
+
 
 def _equal(ours: Sequence[str | None], theirs: Sequence[str]) -> NDArray[np.bool_]:
     pairs = zip(ours, theirs, strict=True)
@@ -127,6 +214,8 @@ class Gathered:
         columns: the column of the output that each of its classes reads.
         output: the classes of the output's columns; None where the logits hold the label space's
             columns alone, so that nothing is known beyond it.
+        truth: whether `wnids` are true classes, so that a rank means something.
+        keep_logits: whether the scores to come bring logits that shall be kept.
     """
 
     def __init__(
@@ -136,10 +225,13 @@ class Gathered:
         space: LabelSpace,
         columns: Sequence[int],
         output: LabelSpace | None,
+        *,
+        truth: bool = True,
+        keep_logits: bool = False,
     ) -> None:
         self.paths, self.wnids, self.space = paths, wnids, space
         self.failed: dict[int, str] = {}
-        self._output = output
+        self._output, self._truth = output, truth
         self._ids = list(output.wnids if output is not None else space.wnids)
         # A user's class may read a column under an id of its own.
         for column, wnid in zip(columns, space.wnids, strict=True):
@@ -148,6 +240,12 @@ class Gathered:
         self._column = np.full(len(paths), -1, np.int32)
         self._confidence = np.full(len(paths), np.nan)
         self._p_true = np.full(len(paths), np.nan)
+        self._rank = np.full(len(paths), -1, np.int32)
+        self._rank_unrestricted = np.full(len(paths), -1, np.int32)
+        self._anomaly = {name: np.full(len(paths), np.nan) for name in SCORES}
+        self._anomaly_unrestricted = {name: np.full(len(paths), np.nan) for name in SCORES}
+        shape = (len(paths), len(space))
+        self._logits = np.full(shape, np.nan, np.float32) if keep_logits else None
 
     def add(self, rows: Sequence[int], scores: Scores) -> None:
         """Take the scores of some rows; those that are not finite have failed."""
@@ -157,67 +255,70 @@ class Gathered:
         self._column[good] = scores.column[scores.finite]
         self._confidence[good] = scores.confidence[scores.finite]
         self._p_true[good] = scores.p_true[scores.finite]
+        self._rank[good] = scores.rank[scores.finite]
+        self._rank_unrestricted[good] = scores.rank_unrestricted[scores.finite]
+        for name in SCORES:
+            self._anomaly[name][good] = scores.anomaly[name][scores.finite]
+            everywhere = scores.anomaly_unrestricted[name][scores.finite]
+            self._anomaly_unrestricted[name][good] = everywhere
+        if self._logits is not None and scores.within is not None:
+            self._logits[good] = scores.within[scores.finite]
         self.failed |= dict.fromkeys(places[~scores.finite].tolist(), "nan-logits")
 
     def fail(self, row: int, reason: str) -> None:
         """Note why a row has no scores."""
         self.failed[row] = reason
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that has arrived, but for the reasons of failures; see `restore`."""
+        held = {
+            "predicted": self._predicted,
+            "column": self._column,
+            "confidence": self._confidence,
+            "p_true": self._p_true,
+            "rank": self._rank,
+            "rank_unrestricted": self._rank_unrestricted,
+        }
+        held |= {f"{ANOMALY}{name}": values for name, values in self._anomaly.items()}
+        everywhere = self._anomaly_unrestricted
+        held |= {f"{ANOMALY_UNRESTRICTED}{name}": values for name, values in everywhere.items()}
+        return held if self._logits is None else held | {"logits": self._logits}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], failed: Mapping[int, str]) -> bool:
+        """Take what `arrays` gave for the same images; whether it fits, else nothing is taken.
+
+        Args:
+            arrays: as `arrays` gives them.
+            failed: row to the reason why it has no scores.
+        """
+        own = self.arrays()
+        if any(
+            name not in arrays
+            or arrays[name].shape != values.shape
+            or arrays[name].dtype != values.dtype
+            for name, values in own.items()
+        ):
+            return False
+        for name, values in own.items():
+            values[...] = arrays[name]
+        self.failed = dict(failed)
+        return True
+
     def predictions(self) -> Predictions:
         """The predictions, when every row has arrived."""
+        whole, truth = self._output is not None, self._truth
         return Predictions(
             self.paths,
             self.wnids,
             [None if n < 0 else self.space.wnids[n] for n in self._predicted],
             self._confidence,
-            self._p_true,
-            None
-            if self._output is None
-            else [None if n < 0 else self._ids[n] for n in self._column],
+            self._p_true if truth else None,
+            [None if n < 0 else self._ids[n] for n in self._column] if whole else None,
             dict(sorted(self.failed.items())),
             None if self._output is None else len(self._output),
+            self._rank if truth else None,
+            self._rank_unrestricted if truth and whole else None,
+            self._anomaly,
+            self._anomaly_unrestricted if whole else {},
+            self._logits,
         )
-
-
-def write_predictions(path: Path, predictions: Predictions, about: Mapping[str, object]) -> None:
-    """Write predictions as Parquet, whole or not at all, the same bytes each time.
-
-    Columns: path, wnid, predicted_wnid, confidence, correct, p_true, unrestricted_wnid,
-    correct_unrestricted, failed (the reason, for an image without a prediction; its other cells
-    are null).
-
-    Args:
-        path: the file to write.
-        predictions: what to write.
-        about: what made them; goes into the file's metadata under the key "curate", as JSON.
-
-    Raises:
-        StorageError: the disk is full or refuses.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    absent = ~predictions.sound
-    right, right_of_all = predictions.correct, predictions.correct_unrestricted
-    nothing = [None] * len(predictions)
-    table = pa.table(
-        {
-            "path": pa.array(predictions.paths, pa.string()),
-            "wnid": pa.array(predictions.wnids, pa.string()),
-            "predicted_wnid": pa.array(predictions.predicted, pa.string()),
-            "confidence": pa.array(predictions.confidence, pa.float64(), mask=absent),
-            "correct": pa.array(right, pa.bool_(), mask=absent),
-            "p_true": pa.array(nothing, pa.float64())
-            if predictions.p_true is None
-            else pa.array(predictions.p_true, pa.float64(), mask=absent),
-            "unrestricted_wnid": pa.array(predictions.unrestricted or nothing, pa.string()),
-            "correct_unrestricted": pa.array(nothing, pa.bool_())
-            if right_of_all is None
-            else pa.array(right_of_all, pa.bool_(), mask=absent),
-            "failed": pa.array(
-                [predictions.failed.get(row) for row in range(len(predictions))], pa.string()
-            ),
-        }
-    ).replace_schema_metadata({"curate": canonical_json(dict(about))})
-    with atomic_write(path) as stream:
-        pq.write_table(table, stream, compression="zstd", write_page_checksum=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from curate.release.markdown import escaped
+from curate.testbed.beside_tables import comparison_table, published_notes, published_table
 from curate.testbed.measures import CONFIDENCE_LEVEL, MEASURES
+from curate.testbed.ood import detection_notes
 
 _COLUMNS = ["model", "dataset", "measure", "percent", f"{CONFIDENCE_LEVEL:.0%} interval", "images"]
 
@@ -44,44 +46,70 @@ def results_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
     notes: dict[str, None] = {}
     for result in results:
         model, dataset = result["model"]["name"], result["dataset"]["name"] or "the file"
-        if result["took_part_in_selection"]:
+        if result.get("kind") == "ood":
+            notes |= dict.fromkeys(detection_notes(result))
+        elif result["took_part_in_selection"]:
             notes[
                 f"{model} took part in selecting {dataset}: it is wrong there by construction, "
                 "and its accuracy says nothing about it."
             ] = None
+        inside = result.get("in_distribution")
         if (release := result["dataset"]["release"]) and not release["reviewed"]:
-            notes[f"{dataset} is unreviewed: wrong labels lower every model's accuracy."] = None
+            fault = "wrong labels lower every model's accuracy"
+            if inside:
+                fault = "photos that do show a class lower every model's detection"
+            notes[f"{dataset} is unreviewed: {fault}."] = None
         if result["failed"]:
             first = result["failures"][0]
+            where = f"{dataset} and of {inside['name'] or 'the other file'}" if inside else dataset
             notes[
-                f"{result['failed']} images of {dataset} have no prediction of {model} and are "
+                f"{result['failed']} images of {where} have no prediction of {model} and are "
                 f"left out; the first is {first['path']!r} ({first['reason']})."
             ] = None
         if passed_over := result["dataset"]["passed_over"]:
             notes[f"{passed_over} files in the class folders of {dataset} are no images."] = None
         for name, told in result["metrics"].items():
             if told["note"]:
-                notes[f"{MEASURES[name]}: {told['note']}."] = None
-    return list(notes)
+                notes[f"{measure_label(name, told)}: {told['note']}."] = None
+    return [*notes, *published_notes(results)]
 
 
-def results_markdown(results: Sequence[Mapping[str, Any]]) -> str:
-    """The table, the notes, and what made the numbers, as Markdown; foreign text is escaped."""
-    columns, rows = results_table(results)
-    lines = ["# Evaluation", "", _line(columns), _line([":--", ":--", ":--", "--:", "--:", "--:"])]
-    lines += [_line([_escape(cell) for cell in row]) for row in rows]
-    lines += ["", *(f"- {_escape(note)}" for note in results_notes(results))]
+def results_markdown(
+    results: Sequence[Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """The tables, the notes, and what made the numbers, as Markdown; foreign text is escaped.
+
+    Args:
+        results: the entries of an evaluation's `results`.
+        comparisons: as its summary holds them.
+    """
+    lines = ["# Evaluation", "", *_table(*results_table(results), ":::---")]
+    if comparisons:
+        lines += ["", "## Models compared", ""]
+        lines += _table(*comparison_table(comparisons), "::::-----")
+    columns, rows = published_table(results)
+    if rows:
+        lines += ["", "## Published", "", *_table(columns, rows, ":::--::::")]
+    lines += ["", *(f"- {escaped(note)}" for note in results_notes(results))]
     lines += ["", "## Conventions", ""]
     conventions: dict[str, None] = {}
     for result in results:
         for name, told in result["metrics"].items():
             parts = [part for part in (told["convention"], told["interval"]) if part]
             if parts:
-                conventions[f"- {MEASURES[name]}: {_escape('; interval: '.join(parts))}"] = None
+                label = told.get("measure_label") or measure_label(name, told)
+                said = f"{label}: {'; interval: '.join(parts)}"
+                conventions[f"- {escaped(said)}"] = None
     lines += conventions
     lines += ["", "## What made them", ""]
     lines += dict.fromkeys(_provenance(result) for result in results)
     return "\n".join(lines) + "\n"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], sides: str) -> list[str]:
+    """A table; `sides` has a ":" for each column of text and a "-" for each one of numbers."""
+    lines = [_line(columns), _line([":--" if side == ":" else "--:" for side in sides])]
+    return lines + [_line([escaped(str(cell)) for cell in row]) for row in rows]
 
 
 def _percent(value: float | None) -> str:
@@ -93,7 +121,17 @@ def _measure(name: str, told: Mapping[str, Any]) -> str:
         return f"{MEASURES[name]}, {told['classes']} classes of {told['restricted_to']}"
     if name == "accuracy_unrestricted" and told["classes"]:
         return f"accuracy, all {told['classes']} outputs"
-    return MEASURES[name]
+    return measure_label(name, told)
+
+
+def measure_label(name: str, told: Mapping[str, Any]) -> str:
+    """What tables call a measure.
+
+    Args:
+        name: its key in a result's `metrics`.
+        told: its entry there.
+    """
+    return str(told.get("label") or MEASURES[name])
 
 
 def _provenance(result: Mapping[str, Any]) -> str:
@@ -104,21 +142,19 @@ def _provenance(result: Mapping[str, Any]) -> str:
             f", short side {view['resize']} ({view['interpolation']}), "
             f"centre crop {view['crop']}, {result['made_by']['device']}"
         )
-    dataset = result["dataset"]
-    return _escape(
-        f"{text}; {dataset['name'] or 'no dataset'}, {dataset['images']} images of "
-        f"{dataset['classes']} classes; label space {space['name']} ({space['chosen_by']}), "
+    images = _images(result["dataset"])
+    if inside := result.get("in_distribution"):
+        images += f", against {_images(inside)}"
+    return escaped(
+        f"{text}; {images}; label space {space['name']} ({space['chosen_by']}), "
         f"fingerprint {space['fingerprint'][:16]}"
     )
 
 
+def _images(dataset: Mapping[str, Any]) -> str:
+    told = f"{dataset['name'] or 'no dataset'}, {dataset['images']} images"
+    return told + (f" of {dataset['classes']} classes" if dataset["classes"] else "")
+
+
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _escape(cell: Any) -> str:
-    text = "".join(sign if sign.isprintable() else " " for sign in str(cell))
-    text = html.escape(text, quote=False)
-    for sign in "\\|`*_[]":
-        text = text.replace(sign, "\\" + sign)
-    return text
