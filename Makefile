@@ -5,17 +5,28 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test fast lint bench clean
+# pip would compile every file of PyTorch and Ray on one core for a minute; compiled when they are
+# first imported, it is a tenth of them. Where that is switched off each process would compile anew.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
+
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --durations=25
+
+.PHONY: demo test thorough fast lint bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/curate demo demo
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25
+	$(PYTEST) -m "not thorough"
+
+# Also those that show once more, under further conditions, what others show.
+thorough: $(VENV)/.test lint
+	$(PYTEST)
 
 # Without the slow ones: whole runs, kills, browsers.
 fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -30,6 +41,10 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/dedup.py
 	$(BIN)/python benchmarks/download.py
+	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/corruptions.py --large
+	$(BIN)/python benchmarks/testbed_run.py
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -38,11 +53,11 @@ $(VENV)/.made:
 	touch $@
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.made
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo]'
+	$(INSTALL) -e '.[demo]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.made
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	touch $@ $(VENV)/.demo
 
 clean:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from curate._version import __version__
 
 if TYPE_CHECKING:
-    from curate import metrics
+    from curate import corruptions, metrics
+    from curate.corruptions.apply import corrupt
     from curate.filtration.api import FilterResult, filter_images
     from curate.labels.space import LabelSpace, load_label_space
     from curate.models.classifier import Classifier
@@ -24,6 +25,8 @@ _HOMES = {
     "Ensemble": "curate.models.ensemble",
     "FilterResult": "curate.filtration.api",
     "LabelSpace": "curate.labels.space",
+    "corrupt": "curate.corruptions.apply",
+    "corruptions": None,
     "filter_images": "curate.filtration.api",
     "load_classifier": "curate.models.zoo",
     "load_label_space": "curate.labels.space",
@@ -36,6 +39,8 @@ __all__ = [
     "FilterResult",
     "LabelSpace",
     "__version__",
+    "corrupt",
+    "corruptions",
     "filter_images",
     "load_classifier",
     "load_label_space",

@@ -37,5 +37,24 @@ AcrossLabels = Literal["keep", "drop"]
 #: How the images of a release are named: by content, or as ImageNet-A names its files.
 Naming = Literal["hash", "paper"]
 
+#: What becomes of the metadata in the files of a release: positions, owners and serial numbers
+#: go, or all but orientation and colours, or nothing.
+Metadata = Literal["clean", "strip", "keep"]
+
+#: The forms that a release is packed in: one archive, shards, Parquet files with the images inside.
+PackForm = Literal["tar", "webdataset", "parquet"]
+
+#: The same as names.
+PACK_FORMS: tuple[PackForm, ...] = get_args(PackForm)
+
+#: Why an image of a release is taken back; tombstones say no more than this.
+Retraction = Literal["person-request", "licence", "copyright", "wrong-content", "privacy", "other"]
+
+#: The same as names.
+RETRACTIONS: tuple[Retraction, ...] = get_args(Retraction)
+
 #: The funnel's stages in order.
 STAGES = ("candidates", "scored", "survivors", "shortlisted", "reviewed", "accepted", "released")
+
+#: How several answers about one candidate become a consensus; see `annotation.consensus`.
+Voting = Literal["unanimous", "majority", "weighted"]

@@ -180,6 +180,7 @@ REASONS: dict[str, str] = {
     "outside": "the table names a path outside the folder",
     "malformed-record": "the source's record of it is not understood",
     "licence": "its licence is not among collect.licences",
+    "retracted": "it, or a copy of it, was taken back from the releases for good",
     "placeholder": "a picture that stands in for a missing one",
     "altered": "a stored file no longer has the content it was stored with",
     "nan-logits": "a model's output for it is not a number",
@@ -212,3 +213,9 @@ def nearest(name: str, choices: Iterable[str], count: int = 2) -> list[str]:
         by_folded.setdefault(choice.casefold(), choice)
     folded = difflib.get_close_matches(name.casefold(), list(by_folded), n=count, cutoff=0.6)
     return [by_folded[key] for key in folded]
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first of some names, for a message, and how many more there are; "none" of none."""
+    told = ", ".join(names[:most]) or "none"
+    return told if len(names) <= most else f"{told} and {len(names) - most:,} more"

@@ -8,10 +8,12 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -24,6 +26,10 @@ from curate.errors import BusyError, StorageError, UsageError
 TEMPORARY = ".partial-"
 _DISARMED = ("=", "+", "-", "@", "\t", "\r", "'")
 _SHA256 = re.compile("[0-9a-f]{64}")
+
+# Whoever wrote a temporary file or folder that long ago does so no more, whatever a clock says.
+_OLD_SECONDS = 86_400
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -120,6 +126,45 @@ class _Reporting:
         return getattr(self._stream, name)
 
 
+@contextmanager
+def written_together(folder: Path, last: str) -> Iterator[Path]:
+    """A folder whose files appear in `folder` when all of them are there, or not at all.
+
+    So that what belongs together is not seen mixed with what stood there before. An error leaves
+    `folder` as it was, and so does a kill, but for a hidden folder that a later call removes.
+
+    Args:
+        folder: where the files shall stand; it must exist. Files of the same names are replaced.
+        last: the name of the file that appears when all others are there.
+
+    Yields:
+        An empty folder, to be filled.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    what = printable(folder)
+    with storage_errors(what):
+        for leftover in folder.glob(f"{TEMPORARY}together-*"):
+            if time.time() - leftover.stat().st_mtime > _OLD_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
+        temporary = folder / f"{TEMPORARY}together-{os.getpid()}-{os.urandom(6).hex()}"
+        temporary.mkdir()
+    try:
+        yield temporary
+        found = [path for path in temporary.rglob("*") if path.is_file()]
+        with storage_errors(what):
+            for path in sorted(found, key=lambda path: (path.name == last, path)):
+                place = folder / path.relative_to(temporary)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(place)
+            sync_folder(folder)
+    except StorageError as error:
+        raise StorageError(str(error).replace(printable(temporary), what)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path` atomically (see `atomic_write`)."""
     with atomic_write(path) as stream:
@@ -141,14 +186,14 @@ def canonical_json(value: Any, *, indent: int | None = None) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def remove_leftovers(folder: Path, *, dry: bool = False) -> int:
+def remove_leftovers(folder: Path, *, dry: bool = False, shared: bool = False) -> int:
     """Delete temporary files that a killed `atomic_write` left directly in `folder`.
-
-    Only call it while nothing else writes there.
 
     Args:
         folder: where to look; it may be absent.
         dry: only count them.
+        shared: others may write there, so that only files count which nobody has touched for a day.
+            Without it nobody else may.
 
     Returns:
         How many there were.
@@ -156,11 +201,20 @@ def remove_leftovers(folder: Path, *, dry: bool = False) -> int:
     found = 0
     if folder.is_dir():
         for path in folder.iterdir():
-            if path.name.startswith(TEMPORARY) and path.is_file():
+            if path.name.startswith(TEMPORARY) and _is_leftover(path, shared):
                 if not dry:
                     path.unlink(missing_ok=True)
                 found += 1
     return found
+
+
+def _is_leftover(path: Path, shared: bool) -> bool:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False  # whoever wrote it has finished meanwhile
+    is_old = time.time() - status.st_mtime > _OLD_SECONDS
+    return stat.S_ISREG(status.st_mode) and (is_old or not shared)
 
 
 def files_by_content(folder: Path) -> list[Path]:
@@ -234,6 +288,8 @@ def printable(path: str | os.PathLike[str] | bytes) -> str:
 
     Bytes that are not UTF-8 become backslash escapes such as ``\udce9``.
     """
+    if isinstance(path, str) and path.isascii():
+        return path
     return os.fsdecode(path).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -291,13 +347,17 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[st
         required: columns that must be there.
 
     Raises:
-        UsageError: no such file, not UTF-8, a column is missing, or a row has too many cells.
+        UsageError: no such file, not UTF-8, a column is missing or there twice, or a row has too
+            many cells.
     """
     try:
         if stat.S_ISCHR(path.stat().st_mode):
             raise UsageError(f"cannot read {printable(path)}: it is a device")
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, restkey="\0", strict=True)
+            names = [name for name in reader.fieldnames or () if name]
+            if twins := [name for name, times in Counter(names).items() if times > 1]:
+                raise UsageError(f"{printable(path)}: column {twins[0]!r} is there twice; keep one")
             absent = [c for c in required if c not in (reader.fieldnames or ())]
             if absent:
                 has = ", ".join(reader.fieldnames or ()) or "nothing"
@@ -316,7 +376,7 @@ def read_csv(path: Path, required: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 @contextmanager
-def hold(path: Path, what: str) -> Iterator[None]:
+def hold(path: Path, what: str, where: str = "this workspace") -> Iterator[None]:
     """Hold the lock file `path` while working, and say in it who holds it.
 
     The operating system lets go of the lock when the process ends, however it ends.
@@ -324,9 +384,11 @@ def hold(path: Path, what: str) -> Iterator[None]:
     Args:
         path: the lock file; its folder must exist.
         what: what this process does, for the message to the others.
+        where: what is held by it, for the same message.
 
     Raises:
         BusyError: another process holds it; the text names it.
+        StorageError: the disk refuses.
     """
     from filelock import FileLock, Timeout
 
@@ -335,7 +397,9 @@ def hold(path: Path, what: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise BusyError(f"{_holder(note)} holds this workspace; wait for it to end") from None
+        raise BusyError(f"{_holder(note)} holds {where}; wait for it to end") from None
+    except OSError as error:
+        raise StorageError(f"cannot lock {where}: {error.strerror or error}") from error
     try:
         with suppress(OSError):
             note.write_text(

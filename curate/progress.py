@@ -29,13 +29,16 @@ class Bar(Protocol):
 _live: list[Any] = []
 
 
-def say(text: str) -> None:
-    """One message to the user, on standard error.
+def bearable(text: str) -> str:
+    """Text that steers no terminal, whoever wrote parts of it: such signs become question marks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "?" for sign in text)
 
-    Signs that would steer a terminal are shown as question marks: others may have written some of
-    it.
-    """
-    text = "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
+
+def say(text: str) -> None:
+    """One message to the user, on standard error (see `bearable`)."""
+    text = bearable(text)
     if _live:
         _live[-1].print(text, markup=False, highlight=False)
         return
@@ -126,7 +129,7 @@ def _terminal_bar(what: str, total: int | None, done: int, unit: str) -> Iterato
 
     with Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         Rate(),
@@ -134,7 +137,7 @@ def _terminal_bar(what: str, total: int | None, done: int, unit: str) -> Iterato
         console=Console(stderr=True),
         transient=True,
     ) as shown:
-        task = shown.add_task(what, total=total, completed=done)
+        task = shown.add_task(bearable(what), total=total, completed=done)
 
         class Terminal:
             def advance(self, count: int = 1) -> None:

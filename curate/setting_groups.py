@@ -13,6 +13,7 @@ from curate.choices import (
     Precision,
     QualityFlag,
     Views,
+    Voting,
 )
 
 
@@ -190,4 +191,62 @@ class ReviewSettings(Group):
     )
     port: int = Field(
         8090, ge=1, le=65535, description="Where curate review serve listens, on loopback."
+    )
+    annotators: tuple[str, ...] = Field(
+        (),
+        description="Mail addresses of the accounts that candidates are given to; all that curate "
+        "review serve has made where it is empty.",
+    )
+    overlap: int = Field(
+        2, ge=1, le=25, description="How many different annotators answer each candidate."
+    )
+    consensus: Voting = Field(
+        "unanimous",
+        description="How their answers add up: unanimous, majority, or weighted by how each does "
+        "on gold items.",
+    )
+    certainty: float = Field(
+        0.5,
+        ge=0.5,
+        lt=1.0,
+        description="For weighted: the least probability at which a candidate is accepted or "
+        "rejected instead of disputed.",
+    )
+    gold_rate: float = Field(
+        0.0,
+        ge=0.0,
+        le=0.5,
+        description="Share of each queue that are items whose right answer is known.",
+    )
+    lease_hours: float = Field(
+        72.0,
+        gt=0.0,
+        le=10_000.0,
+        description="After so many hours without an answer a candidate may go to somebody else.",
+    )
+    referee: str = Field(
+        "",
+        description="A model that the filter did not ask, which orders the queue; the order of the "
+        "shortlist where it is empty.",
+    )
+    seed: int = Field(0, ge=0, description="Of who gets what, and of what is mixed in where.")
+    image_url: str = Field(
+        "",
+        description="With review.url: an address below which people's browsers find the files of "
+        "the store; photos are uploaded to Label Studio where it is empty.",
+    )
+
+
+class ReleaseSettings(Group):
+    """What a release is published as: its card, its citation and its metadata say so."""
+
+    title: str = Field("", max_length=200, description="The title of the data set.")
+    authors: tuple[str, ...] = Field(
+        (), description="Who made the data set, as it shall be cited: people or an institution."
+    )
+    url: str = Field(
+        "",
+        max_length=2000,
+        pattern=r"^(https?://[^\s<>\"]+)?$",
+        description="Where it is published.",
     )

@@ -26,6 +26,7 @@ from curate.setting_groups import (
     ImageLimits,
     NetworkSettings,
     QualitySettings,
+    ReleaseSettings,
     ReviewSettings,
     SourceSettings,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "ImageLimits",
     "NetworkSettings",
     "QualitySettings",
+    "ReleaseSettings",
     "ReviewSettings",
     "Settings",
     "SourceSettings",
@@ -100,6 +102,7 @@ class Settings(BaseSettings):
     quality: QualitySettings = QualitySettings()
     filter: FilterSettings = FilterSettings()
     review: ReviewSettings = ReviewSettings()
+    release: ReleaseSettings = ReleaseSettings()
 
     @classmethod
     def settings_customise_sources(

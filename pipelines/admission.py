@@ -24,6 +24,7 @@ from curate.labels.overlaps import Trained
 from curate.labels.space import LabelSpace
 from curate.licences import parse
 from curate.sources.protocol import Hit
+from pipelines.barred import Barred
 from pipelines.classes import trained_classes
 from pipelines.workspace import OUTLIER, Workspace
 
@@ -133,6 +134,7 @@ class Admission:
             firsts = intake.first_origins(connection, list(keys.values()))
             hashes = [item.image["pixel_sha256"] for item in ready]
             pixels = intake.candidates_with_pixels(connection, hashes)
+            barred = Barred.here(connection)
         first_places = {key: (source, locator) for key, (_, source, locator) in firsts.items()}
         for item in batch:
             if isinstance(item, Refused):
@@ -140,7 +142,10 @@ class Admission:
                 continue
             key, twin = keys[id(item)], (item.image["pixel_sha256"], item.wnid)
             looked_at = bool(item.image["perceptual_hash"])
-            if key in first_places:
+            if (tombstone := barred.match(item.image)) is not None:
+                day = tombstone["retracted"].date().isoformat()
+                decided.refuse(item, "retracted", f"taken back on {day} ({tombstone['reason']})")
+            elif key in first_places:
                 decided.copies.append(item)
                 decided.places.append((key, item))
                 if first_places[key] == (item.hit.source, item.hit.locator):

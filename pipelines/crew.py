@@ -1,8 +1,8 @@
 """Driving workers in other processes: who gets which chunk, and what happens to those of the dead.
 
-Each chunk goes to one worker, and to another where that one is lost, until somebody has scored it.
-How workers are started, spoken to and listened to is told by the engines made of this
-(`process_engine.py`, `ray_engine.py`).
+A chunk is whatever is handed out at a time, and bears a number. Each goes to one worker, and to
+another where that one is lost, until somebody has scored it. How workers are started, spoken to and
+listened to is told by the engines made of this (`process_engine.py`, `ray_crew.py`).
 """
 
 from __future__ import annotations
@@ -11,18 +11,32 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from curate.errors import CurateError, DeviceError
 from curate.progress import Stop, say
 from pipelines.bench import Fault
-from pipelines.scoring import Chunk, Job, Scored
+
+
+class Numbered(Protocol):
+    """What can be handed out."""
+
+    @property
+    def number(self) -> int:
+        """Its own among all of a pass."""
+
+
+#: What all workers must know, what one is handed at a time, and what it makes of that.
+Job = TypeVar("Job")
+Chunk = TypeVar("Chunk", bound=Numbered)
+Made = TypeVar("Made")
 
 #: Workers that may be lost while they hold one and the same chunk.
 _LOSSES = 3
 
 
 @dataclass(eq=False)
-class Worker(ABC):
+class Worker(ABC, Generic[Chunk]):
     """A worker as its driver sees it.
 
     Attributes:
@@ -51,33 +65,34 @@ class Worker(ABC):
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(Generic[Chunk, Made]):
     """What was heard of a worker: it is ready, it answers for a chunk, or it is gone.
 
     Attributes:
         worker: whom it is about.
         number: of the chunk that it answers for; None where it is about the worker itself.
-        answer: scores, an error, or None where the chunk was not begun, or the worker is ready.
+        answer: what was made, an error, or None where the chunk was not finished, or the worker is
+            ready.
         gone: why there will be no answer from it any more.
     """
 
-    worker: Worker
+    worker: Worker[Chunk]
     number: int | None = None
-    answer: Scored | Fault | None = None
+    answer: Made | Fault | None = None
     gone: str = ""
 
 
-class CrewEngine(ABC):
+class CrewEngine(ABC, Generic[Job, Chunk, Made]):
     """An engine whose workers are other processes; see `pipelines.engines.Engine`."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._crew: list[Worker] = []
+        self._crew: list[Worker[Chunk]] = []
         self._turn = 0
         #: Workers lost since the last chunk that was scored.
         self._losses = 0
 
-    def run(self, chunks: Iterable[Chunk], stop: Stop) -> Iterator[tuple[Chunk, Scored]]:
+    def run(self, chunks: Iterable[Chunk], stop: Stop) -> Iterator[tuple[Chunk, Made]]:
         """See `Engine.run`.
 
         Raises:
@@ -109,10 +124,10 @@ class CrewEngine(ABC):
         """Start the workers that are not there yet."""
 
     @abstractmethod
-    def _listen(self) -> Iterable[Event]:
+    def _listen(self) -> Iterable[Event[Chunk, Made]]:
         """Wait a moment for what workers of the crew say about this pass."""
 
-    def _replace(self, worker: Worker) -> bool:
+    def _replace(self, worker: Worker[Chunk]) -> bool:
         """Start another worker for one that is lost; False where there is to be none."""
         return False
 
@@ -125,7 +140,7 @@ class CrewEngine(ABC):
         for worker in self._crew:
             worker.held.clear()
 
-    def _deal(self, table: _Table) -> None:
+    def _deal(self, table: _Table[Chunk]) -> None:
         """Give chunks to those that hold the fewest, so that the last ones are shared out."""
         while free := [w for w in self._crew if w.ready and len(w.held) < w.most]:
             if not table.is_laid():
@@ -134,7 +149,9 @@ class CrewEngine(ABC):
             worker.held[chunk.number] = chunk
             worker.send(self._turn, chunk)
 
-    def _heard(self, event: Event, table: _Table, stop: Stop) -> tuple[Chunk, Scored] | None:
+    def _heard(
+        self, event: Event[Chunk, Made], table: _Table[Chunk], stop: Stop
+    ) -> tuple[Chunk, Made] | None:
         worker, answer = event.worker, event.answer
         if worker not in self._crew:
             return None
@@ -154,7 +171,9 @@ class CrewEngine(ABC):
                 return chunk, answer
         return None
 
-    def _lose(self, worker: Worker, why: CurateError, table: _Table, stop: Stop) -> None:
+    def _lose(
+        self, worker: Worker[Chunk], why: CurateError, table: _Table[Chunk], stop: Stop
+    ) -> None:
         self._crew.remove(worker)
         self._losses += 1
         worker.end()
@@ -172,7 +191,7 @@ class CrewEngine(ABC):
             ) from why
 
 
-class _Table:
+class _Table(Generic[Chunk]):
     """Chunks that nobody has: those taken back first, then new ones.
 
     Args:

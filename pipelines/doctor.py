@@ -292,6 +292,12 @@ def _runs(workspace: Workspace) -> list[Problem]:
     return problems
 
 
+_RESTORE = (
+    "restore it from a copy; or move away what is left of it, and build it again: curate release "
+    "build VERSION"
+)
+
+
 def _releases(workspace: Workspace) -> list[Problem]:
     problems = []
     with workspace.catalogue.read() as connection:
@@ -299,7 +305,5 @@ def _releases(workspace: Workspace) -> list[Problem]:
     for release in built:
         manifest = workspace.root / "releases" / release["version"] / "manifest.parquet"
         if not manifest.is_file() or sha256_file(manifest) != release["manifest_sha256"]:
-            problems.append(
-                Problem("release-altered", release["version"], "restore it from a copy")
-            )
+            problems.append(Problem("release-altered", release["version"], _RESTORE))
     return problems

@@ -99,7 +99,7 @@ def job_here(settings: FilterSettings, job: Job) -> Job:
         MissingExtraError: Ray is not installed; told before models are loaded.
     """
     if settings.engine == "ray":
-        _check_ray()
+        check_ray()
     elif not _several(settings):
         return job
     return replace(job, device="cpu", backend="torch", precision="fp32")
@@ -115,7 +115,12 @@ def _several(settings: FilterSettings) -> list[str]:
     return [f"cuda:{number}" for number in range(count)] if count > 1 else []
 
 
-def _check_ray() -> None:
+def check_ray() -> None:
+    """See that Ray is installed, without importing it.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
     from importlib.util import find_spec
 
     if find_spec("ray") is None:

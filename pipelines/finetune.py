@@ -86,9 +86,10 @@ def finetune(
     began = time.monotonic()
     _check(image_size, val_share, workers)
     space = load_label_space(label_space)
+    # Before PyTorch is imported, which takes seconds.
+    place = Place(output, force)
     target = resolve_device(device)
     steps = Recipe(precision=resolve_precision(precision, target), **recipe)
-    place = Place(output, force)
     listed = list_labelled(folder, space)
     other = None if val is None else list_labelled(val, space)
     folders = Folders(space, listed, other, val_share, steps.seed)

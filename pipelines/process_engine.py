@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.bench import Fault, Place, hands
 from pipelines.crew import CrewEngine, Event, Worker
-from pipelines.scoring import Chunk, Job
+from pipelines.scoring import Chunk, Job, Scored
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
+
+_Heard = Event[Chunk, Scored]
 
 #: Seconds between two looks at whether the user wants to stop, and those until an end is forced.
 _LOOK, _PATIENCE = 0.2, 3.0
 
 
 @dataclass(eq=False)
-class _Process(Worker):
+class _Process(Worker[Chunk]):
     process: BaseProcess = field(kw_only=True)
     pipe: Connection = field(kw_only=True)
 
@@ -51,7 +53,7 @@ class _Process(Worker):
             self.pipe.send(message)
 
 
-class ProcessEngine(CrewEngine):
+class ProcessEngine(CrewEngine[Job, Chunk, Scored]):
     """A process for each device.
 
     Args:
@@ -109,7 +111,7 @@ class ProcessEngine(CrewEngine):
     def _for(self, device: str) -> Job:
         return replace(self.job, device=device)
 
-    def _listen(self) -> Iterable[Event]:
+    def _listen(self) -> Iterable[_Heard]:
         from multiprocessing.connection import wait
 
         crew = self._processes()
@@ -120,7 +122,7 @@ class ProcessEngine(CrewEngine):
             elif worker.process.sentinel in heard:
                 yield Event(worker, gone=_how_it_ended(worker))
 
-    def _read(self, worker: _Process) -> Iterator[Event]:
+    def _read(self, worker: _Process) -> Iterator[_Heard]:
         try:
             turn, number, answer = worker.pipe.recv()
         except (EOFError, OSError):

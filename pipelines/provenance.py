@@ -26,6 +26,25 @@ def made_by(device: str) -> dict[str, Any]:
     }
 
 
+def processor() -> list[str]:
+    """What this machine adds numbers up with: another one does it in another order."""
+    import torch
+
+    return [platform.machine(), torch.backends.cpu.get_cpu_capability()]
+
+
+def numbers_by(device: str) -> dict[str, Any]:
+    """What else changes the last digits of a number that is kept.
+
+    Args:
+        device: where forward passes run, by type: "cpu", "cuda", "mps".
+    """
+    from curate.models.runtime import BATCH_SIZES
+
+    scipy = metadata.version("scipy")
+    return {"scipy": scipy, "dtype": "float32", "batch_size": BATCH_SIZES[device]}
+
+
 def device_name(device: str) -> str:
     """A device by what it is: several of one kind compute alike, whatever their numbers."""
     if not device.startswith("cuda"):

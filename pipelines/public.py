@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from curate.catalog import hits
-from curate.errors import SettingsError, UnknownNameError, UsageError
+from curate.errors import SettingsError, UnknownNameError, UsageError, few
 from curate.files import printable
 from curate.labels.concepts import with_queries
 from curate.progress import Stop, say
@@ -174,12 +174,10 @@ def _asks(
             unknown.append(f"{wnid} ({item.name})")
     if not asks:
         raise UsageError(
-            f"nothing to ask {name} for {', '.join(unknown[:3])}: no taxon is known; "
-            "name one with --query"
+            f"nothing to ask {name} for {few(unknown)}: no taxon is known; name one with --query"
         )
     if unknown:
-        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-        say(f"{name} is not asked for {', '.join(unknown[:3])}{more}: no taxon is known")
+        say(f"{name} is not asked for {few(unknown)}: no taxon is known")
     return asks
 
 

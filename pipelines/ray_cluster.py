@@ -13,9 +13,11 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +57,19 @@ class Cluster:
         address: as Ray takes it ("auto", "HOST:PORT", "ray://HOST:PORT"); empty for one of our own.
         cores: that one of our own has.
         gpus: that one of our own has.
+        named: what sets the address, for errors.
+        command: which command holds one of our own.
     """
 
-    def __init__(self, address: str, cores: int, gpus: int) -> None:
-        self.address = address
+    def __init__(
+        self,
+        address: str,
+        cores: int,
+        gpus: int,
+        named: str = "filter.ray_address",
+        command: str = "curate filter",
+    ) -> None:
+        self.address, self._named, self._command = address, named, command
         self._cores, self._gpus = cores, gpus
         self._joined = ExitStack()
         self.is_joined = False
@@ -113,10 +124,10 @@ class Cluster:
         self._joined.callback(ray.shutdown)
         try:
             if self.address:
-                _check_address(self.address, ray.util.get_node_ip_address)
+                _check_address(self.address, ray.util.get_node_ip_address, self._named)
                 ray.init(address=self.address, **shared)
                 return
-            folder = self._joined.enter_context(_own_folder())
+            folder = self._joined.enter_context(_own_folder(self._command))
             # What Ray keeps in the folder goes before the folder does.
             self._joined.callback(ray.shutdown)
             ray.init(
@@ -136,7 +147,7 @@ class Cluster:
             if self.address == "auto" and isinstance(error, ConnectionError):
                 raise UsageError(
                     "cannot join Ray: no cluster runs on this machine; start it, or name its "
-                    "address (filter.ray_address)"
+                    f"address ({self._named})"
                 ) from error
             told = " ".join(str(error).split())[:300] or type(error).__name__
             if not self.address:
@@ -153,21 +164,33 @@ def import_ray(*, own: bool) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
+    late = "ray" in sys.modules
     for name, value in (_OWN_ENVIRON if own else _JOIN_ENVIRON).items():
         os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
         raise MissingExtraError("natadv-curate[ray]", "--engine ray") from None
+    if late and own and not ray.is_initialized():
+        _read_environ_again()
     return ray
 
 
-def _check_address(address: str, own_address: Callable[[], str]) -> None:
+def _read_environ_again() -> None:
+    """Ray reads whether to ask for a token once; a program may have imported it before."""
+    with suppress(ImportError, AttributeError):
+        inner: Any = import_module("ray._raylet")
+        inner.Config.initialize("")
+        inner.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _check_address(address: str, own_address: Callable[[], str], named: str) -> None:
     """See that somebody answers at an address; Ray itself would try for minutes.
 
     Args:
         address: of a cluster.
         own_address: gives what Ray takes for this machine's own address.
+        named: what sets the address.
 
     Raises:
         UsageError: it is none, or nobody answers.
@@ -176,8 +199,7 @@ def _check_address(address: str, own_address: Callable[[], str]) -> None:
         return
     if (parts := _ADDRESS.fullmatch(address)) is None:
         raise UsageError(
-            f"filter.ray_address: {address!r} is no address of Ray; write auto, HOST:PORT "
-            "or ray://HOST:PORT"
+            f"{named}: {address!r} is no address of Ray; write auto, HOST:PORT or ray://HOST:PORT"
         )
     host = parts[2].strip("[]")
     if host in _LOOPBACK and not parts[1]:
@@ -187,30 +209,30 @@ def _check_address(address: str, own_address: Callable[[], str]) -> None:
     except (OSError, OverflowError) as error:
         raise UsageError(
             f"cannot join Ray at {address}: {host} does not answer on port {parts[3]} "
-            f"({type(error).__name__}); start the cluster, or correct filter.ray_address"
+            f"({type(error).__name__}); start the cluster, or correct {named}"
         ) from error
 
 
 @contextmanager
-def _own_folder() -> Iterator[Path]:
+def _own_folder(command: str) -> Iterator[Path]:
     """A folder for what Ray writes, with a short name: it holds sockets."""
     base = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
     for left in base.glob(f"{_PREFIX}*"):
-        _remove_if_left(left)
+        _remove_if_left(left, command)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     try:
-        with hold(folder / "holder", "curate filter"):
+        with hold(folder / "holder", command):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_if_left(folder: Path) -> None:
+def _remove_if_left(folder: Path, command: str) -> None:
     """Remove the folder of a process that was killed."""
     with suppress(OSError, BusyError):
         ours = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
         if ours and (folder / "holder.lock").is_file():
-            with hold(folder / "holder", "curate filter"):
+            with hold(folder / "holder", command):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

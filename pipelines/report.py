@@ -21,10 +21,12 @@ from curate.progress import Bar, progress, say
 from curate.report import page as shown
 from curate.report.naming import display_names, short_names
 from curate.report.thumbnails import make_thumbnail
+from pipelines.barred import retracted_among
 from pipelines.confident import most_confident
 from pipelines.quality import candidate_flags
 from pipelines.report_record import made_by, makers, models_of
-from pipelines.runs import as_judged, finished_run, scores_path
+from pipelines.review_outcomes import outcomes_of
+from pipelines.runs import as_judged, finished_run, scores_path, standing_shortlist
 from pipelines.workspace import OUTLIER, Workspace
 
 #: With fewer survivors than this the nearest misses are shown, and so many of them.
@@ -122,8 +124,8 @@ class _Report:
         self.shorts = short_names(self.models)
         self.unreadable = 0
         self.histogram = shown.Histogram(self._limit())
+        shortlist, _ = standing_shortlist(workspace, run)
         with workspace.catalogue.read() as connection:
-            shortlist = listing.shortlist(connection, run["id"])
             self.shortlisted = len(shortlist)
             self.borderline = sum(row.borderline for row in shortlist)
             self.listed = [_Row.of(vars(row)) for row in shortlist[:photos]]
@@ -131,9 +133,12 @@ class _Report:
             self.confusions = overview.confusions(connection, run["id"])
             survivors = sum(row["survivors"] for row in self.confusions)
             wanted = min(_FEW, photos - len(self.listed)) if survivors < _FEW else 0
+            nearest = self._nearest(connection, max(wanted, 0))
+            gone = retracted_among(workspace, (row["sha256"] for row in nearest))
             self.misses = [
                 _Row.of({"candidate": row["key"], **row})
-                for row in self._nearest(connection, max(wanted, 0))
+                for row in nearest
+                if row["sha256"] not in gone
             ]
             rows = [*self.listed, *self.misses]
             ids = [row.candidate_id for row in rows]
@@ -149,6 +154,10 @@ class _Report:
             seen = {row["wnid"] for row in self.counts}
             self.weak_names = display_names(workspace.weak_labels, seen)
         self.scores = self._scores({row.candidate for row in rows})
+        # What people say of each candidate of the shortlist, as far as they have looked.
+        listed = {row.candidate for row in shortlist}
+        said = outcomes_of(workspace, run["id"])
+        self.reviews = {key: said[key] for key in listed & said.keys()}
 
     def page(self, bar: Bar) -> shown.Page:
         """The page; its photos are read as it is rendered."""
@@ -187,6 +196,7 @@ class _Report:
             by_class=by_class[:_ROWS],
             by_class_total=len(by_class),
             histogram=self.histogram,
+            reviews=self._reviews(),
             licences=self._licences(),
             made_by=made_by(self.run, self.shorts, told),
             versions=[(name, ", ".join(values)) for name, values in sorted(told.items())],
@@ -284,7 +294,18 @@ class _Report:
             removed=self._removed(row) if row.place is None else None,
             thumbnail=thumbnail,
             problem=problem,
+            review=self._review(row.candidate),
         )
+
+    def _review(self, candidate: str) -> str | None:
+        what = self.reviews.get(candidate)
+        if what is None:
+            return None
+        return what.status if what.reason is None else f"{what.status}: {what.reason}"
+
+    def _reviews(self) -> shown.Reviews:
+        counted = Counter(what.status for what in self.reviews.values())
+        return shown.Reviews(counted["accepted"], counted["rejected"], counted["disputed"])
 
     def _said(self, model: int, candidate: str) -> shown.Said | None:
         score = self.scores.get((candidate, model, 0))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import RowMapping
 
-from curate.catalog import judging, listing
+from curate.catalog import judging, listing, review_queues
 from curate.errors import CurateError, UnknownNameError, UsageError
 from curate.files import canonical_json, csv_text
+from pipelines.barred import retracted_among
 from pipelines.quality import Flags, candidate_flags
+from pipelines.review_cap import within_cap
 from pipelines.workspace import Workspace
 
 _COLUMNS = (
@@ -85,15 +88,36 @@ def scores_path(workspace: Workspace, run: RowMapping) -> Path:
 def read_shortlist(
     workspace: Workspace, run_id: str | None = None
 ) -> tuple[str, list[listing.Shortlisted]]:
-    """The id of a finished run (the newest by default) and its shortlist in review order.
+    """The id of a finished run (the newest by default) and its shortlist in review order, see
+    `standing_shortlist`.
 
     Raises:
         UsageError: no run has ended, or this one has not.
         UnknownNameError: no run has this id.
     """
     row = finished_run(workspace, run_id)
+    return row["id"], standing_shortlist(workspace, row)[0]
+
+
+def standing_shortlist(
+    workspace: Workspace, run: RowMapping
+) -> tuple[list[listing.Shortlisted], int]:
+    """The shortlist of a finished run without what was taken back since, whose places under the
+    cap go to the next survivors of those confusions; and how many that are."""
     with workspace.catalogue.read() as connection:
-        return row["id"], listing.shortlist(connection, row["id"])
+        listed = its = listing.shortlist(connection, run["id"])
+    gone: dict[str, Any] = {}
+    while more := retracted_among(workspace, (one.sha256 for one in listed)):
+        gone |= more
+        with workspace.catalogue.read() as connection:
+            survivors = review_queues.survivors(connection, run["id"])
+            rows = [row for row in survivors if row["sha256"] not in gone]
+            keys = [one.key for one in within_cap(workspace, connection, run, rows)]
+            found = {
+                one.candidate: one for one in listing.survivors_named(connection, run["id"], keys)
+            }
+        listed = [replace(found[key], place=place) for place, key in enumerate(keys, start=1)]
+    return listed, sum(one.sha256 in gone for one in its)
 
 
 def shortlist_flags(workspace: Workspace, rows: Sequence[listing.Shortlisted]) -> Flags:
@@ -114,13 +138,17 @@ def shortlist_cells(row: listing.Shortlisted, workspace: Workspace, flags: Flags
 
 
 def control_cells(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
-    """The control sample of a run in review order: a row a candidate, with `CONTROL_COLUMNS`.
+    """The control sample of a run in review order, but for what was taken back since: a row a
+    candidate, with `CONTROL_COLUMNS`.
 
     Drawn before the filter, it tells how much of what reviewers see in the survivors (wrong labels,
     a source's own manner) is the source's and not the filter's doing.
     """
     with workspace.catalogue.read() as connection:
         rows = listing.control_sample(connection, run_id)
+    gone = retracted_among(workspace, (row["sha256"] for row in rows))
+    rows = [row for row in rows if row["sha256"] not in gone]
+    with workspace.catalogue.read() as connection:
         flags = candidate_flags(workspace, connection, [row["candidate_id"] for row in rows])
     cells = []
     for row in rows:

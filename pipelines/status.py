@@ -9,6 +9,7 @@ from curate.catalog import hits, judging, overview, twins
 from curate.choices import STAGES
 from curate.labels.space import LabelSpace
 from pipelines.quality import count_unmeasured, flag_counts
+from pipelines.review_outcomes import by_class as review_by_class
 from pipelines.runs import finished_run
 from pipelines.workspace import Workspace
 
@@ -47,6 +48,9 @@ def status(
         flagged: dict[str, Any] = {}
         if quality:
             flagged = {"quality": flag_counts(workspace, connection)}
+    if run_id is not None:
+        for wnid, stages in review_by_class(workspace, run_id).items():
+            by_class.setdefault(wnid, {}).update(stages)
     if quality:
         flagged["unmeasured"] = count_unmeasured(workspace)
     space = workspace.weak_labels

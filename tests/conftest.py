@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,39 @@ from tests.postgres import Server, installed
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+#: Its tests share a Label Studio, whose installation is the longest step of all.
+ONE_WORKER = "tests/annotation/"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that all test processes end together."""
+    if not hasattr(config, "workerinput"):
+        return
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (not item.nodeid.startswith(ONE_WORKER), -slow[item.path]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One process runs one command; where tests run many in theirs, no option of one stays."""
+    if (common := sys.modules.get("curate.cli.common")) is not None:
+        vars(common.shared).update(vars(common.Shared()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep each file in one process, whose fixtures are made once, and the order of the files."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return ONE_WORKER if nodeid.startswith(ONE_WORKER) else super()._split_scope(nodeid)
+
+    config.option.loadscopereorder = False
+    return Files(config, log)
 
 
 @pytest.fixture(scope="session")

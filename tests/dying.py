@@ -1,14 +1,18 @@
 """Run `curate` and die by SIGKILL at the N-th moment that matters to what is on the disk.
 
-    python -m tests.dying KIND:N [--fault direct|ahead|early] COMMAND …
+    python -m tests.dying KIND:N [--fault FAULT] COMMAND …
 
 KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
 (before and after each rename), "commit" (before each commit), "unlink" (before and after each file
-is removed), "put" (before and after each upload to an object store), "half" (see below). A run that
+is removed), "put" (before and after each upload to an object store), "send" (before and after each
+request that changes something at a Label Studio), "half" (see below). A run that
 comes to its end says how many moments of each kind there were. The planted fault "direct" writes
 files in place and in two halves instead of atomically, with a moment of the kind "half" between;
 "ahead" records where a search stands before its hits, with such a moment between; "early" names
-images in a transaction before they are uploaded: the tests that kill must find what they leave.
+images in a transaction before they are uploaded; "forgetful" sends tasks again without looking them
+up; "hasty" records that answers were pulled before they are, with a moment "half" between, and does
+not count them; "parted" takes an image back in one transaction and its tasks in a later one, with a
+moment "half" between: the tests that kill must find what they leave.
 """
 
 from __future__ import annotations
@@ -56,12 +60,23 @@ def main() -> None:
     from curate.catalog.remote_store import RemoteStore
 
     RemoteStore._write = around("put", RemoteStore._write)  # type: ignore[method-assign]
+    from annotation.client_http import Connection
+
+    Connection.send = around("send", Connection.send)  # type: ignore[method-assign]
     if fault == "early":
         plant_early_names()
     elif fault == "direct":
         plant_direct_writes(lambda: moment("half"))
     elif fault == "ahead":
         plant_search_ahead(lambda: moment("half"))
+    elif fault == "forgetful":
+        from pipelines.review_sending import _Sending
+
+        _Sending._adopt = lambda *_: set()  # type: ignore[method-assign,assignment]
+    elif fault == "hasty":
+        plant_hasty_pulls(lambda: moment("half"))
+    elif fault == "parted":
+        plant_parted_retractions(lambda: moment("half"))
     atexit.register(lambda: sys.stderr.write(f"\nmoments {json.dumps(moments)}\n"))
     sys.argv = ["curate", *arguments]
     from curate.cli.main import main as curate
@@ -122,6 +137,42 @@ def plant_search_ahead(between: Callable[[], None]) -> None:
         return record(self, step)
 
     Searches.record = ahead  # type: ignore[method-assign]
+
+
+def plant_hasty_pulls(between: Callable[[], None]) -> None:
+    from datetime import timedelta
+
+    from curate.catalog import review_queues
+    from pipelines.review_pull import OVERLAP, _Pull
+
+    work = _Pull.work
+
+    def hasty(self: _Pull) -> str | None:
+        pulled = self._clock().replace(tzinfo=None) + OVERLAP + timedelta(seconds=1)
+        with self.workspace.catalogue.write() as connection:
+            review_queues.update_project(connection, self.row["id"], {"pulled": pulled})
+        between()
+        return work(self)
+
+    _Pull.work = hasty  # type: ignore[method-assign]
+    _Pull._count = lambda *_: None  # type: ignore[method-assign]
+
+
+def plant_parted_retractions(between: Callable[[], None]) -> None:
+    from pipelines import retractions
+    from pipelines.barred import Barred
+
+    whole, withdraw = retractions.retract, retractions.withdraw
+
+    def parted(workspace: Any, image: str, reason: str) -> dict[str, Any]:
+        told = whole(workspace, image, reason)
+        between()
+        with workspace.catalogue.write() as connection:
+            withdraw(connection, Barred.here(connection))
+        return told
+
+    retractions.withdraw = lambda *_: 0
+    retractions.retract = parted
 
 
 if __name__ == "__main__":

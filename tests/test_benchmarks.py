@@ -93,6 +93,7 @@ def test_the_gpu_benchmark_runs_on_five_packages_and_agrees_with_the_plain_loop(
     assert sum(paper["cascade, torch bf16"]["low precision"].values()) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_gpu_benchmark_writes_what_it_has_when_its_time_is_over(tmp_path: Path) -> None:
     code, told, found = run(tmp_path, "--seconds", "0.5", "--only", "decode,paper")

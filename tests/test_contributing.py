@@ -35,7 +35,7 @@ class ExampleServer(AnsweringServer):
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ExampleServer], Source]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (code,) = re.findall(r"<!-- test: source -->\n```python\n(.*?)```", text, re.DOTALL)
     (tmp_path / "example_source.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "example_source", raising=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,41 @@ def test_every_link_of_the_docs_is_there() -> None:
             assert there, f"{page.name}: {target}"
 
 
+def commands(page: Path) -> list[str]:
+    """Every command of a page: a line of a fenced block, or between backticks."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    lines = [line for one in fenced for line in one.splitlines()]
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    told = [line.partition("#")[0].partition(">")[0].strip() for line in [*lines, *inline]]
+    return [line for line in told if line.startswith("curate ")]
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_every_command_of_the_docs_is_understood(page: Path) -> None:
+    import click
+    import typer
+
+    from curate.cli.main import app
+
+    for command in commands(page):
+        group: click.Command = typer.main.get_command(app)
+        words = [word for word in shlex.split(command)[1:] if word != "--help"]
+        parents: list[click.Context] = []
+        while True:
+            settings = {"resilient_parsing": not words, "parent": parents[-1] if parents else None}
+            context = group.make_context(words[0] if words else "", list(words), **settings)
+            parents.append(context)
+            if not isinstance(group, click.Group):
+                break
+            left = [*context.protected_args, *context.args]
+            if not left:
+                break
+            _, found, words = group.resolve_command(context, left)
+            assert found is not None, command
+            group, words = found, list(words)
+
+
 def test_a_workspace_for_outliers_is_made_and_a_dog_is_refused(tmp_path: Path) -> None:
     done = shell(block("outlier"), tmp_path)
     assert done.returncode == 1
@@ -45,6 +81,7 @@ def test_a_workspace_for_outliers_is_made_and_a_dog_is_refused(tmp_path: Path) -
     assert "n02084071" in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_scores_are_judged_again_as_the_page_says(
     tmp_path: Path, package_photos: list[tuple[Path, int]]

@@ -28,6 +28,7 @@ from curate.files import (
     read_csv,
     remove_leftovers,
     write_bytes,
+    written_together,
 )
 
 
@@ -56,6 +57,63 @@ def test_a_write_killed_in_the_middle_leaves_the_old_file_and_a_leftover(tmp_pat
     assert len(os.listdir(tmp_path)) == 2
     assert remove_leftovers(tmp_path) == 1
     assert os.listdir(tmp_path) == ["x"]
+
+
+def filled(folder: Path, word: str) -> None:
+    with written_together(folder, "results.json") as place:
+        (place / "plots").mkdir()
+        for name in ("index.html", "plots/a.svg", "results.json"):
+            write_bytes(place / name, word.encode())
+
+
+def test_files_that_belong_together_appear_together(tmp_path: Path) -> None:
+    filled(tmp_path, "one")
+    (tmp_path / "notes.txt").write_text("the user's")
+    with pytest.raises(ZeroDivisionError), written_together(tmp_path, "results.json") as place:
+        write_bytes(place / "index.html", b"two")
+        raise ZeroDivisionError
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert files == {"index.html", "plots", "plots/a.svg", "results.json", "notes.txt"}
+    assert (tmp_path / "index.html").read_text() == "one"
+    filled(tmp_path, "three")
+    assert {path.read_text() for path in tmp_path.rglob("*.[hsj]*")} == {"three"}
+
+
+@pytest.mark.parametrize("name", ["index.html", "plots/a.svg", "results.json"])
+def test_a_kill_leaves_files_of_one_time_and_what_it_left_goes_later(
+    tmp_path: Path, name: str
+) -> None:
+    filled(tmp_path, "one")
+    killed = (
+        "import os, sys; from pathlib import Path; from curate.files import *\n"
+        "with written_together(Path(sys.argv[1]), 'results.json') as place:\n"
+        "    (place / 'plots').mkdir()\n"
+        "    for name in ('index.html', 'plots/a.svg', 'results.json'):\n"
+        "        write_bytes(place / name, b'two')\n"
+        "        if name == sys.argv[2]: os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, tmp_path, name], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.glob(".*")
+    assert {path.read_text() for path in tmp_path.glob("[!.]*") if path.is_file()} == {"one"}
+    filled(tmp_path, "three")
+    assert left.is_dir(), "somebody may still be writing it"
+    os.utime(left, (0, 0))
+    filled(tmp_path, "three")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_cannot_be_written_together_is_told_by_its_own_name(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match=f"cannot write {tmp_path}/absent/x: No such file"),
+        written_together(tmp_path, "x") as place,
+    ):
+        write_bytes(place / "absent" / "x", b"")
+    (tmp_path / "index.html").mkdir()
+    with pytest.raises(StorageError, match=f"cannot write {tmp_path}: "):
+        filled(tmp_path, "one")
+    with pytest.raises(StorageError, match="absent: No such file"):
+        filled(tmp_path / "absent", "one")
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing() -> None:
@@ -135,6 +193,8 @@ def test_names_that_are_not_utf8_are_printable() -> None:
         (b"a,c\n1,2\n", "column 'b' is missing; the header has a, c"),
         (b"", "column 'a' is missing; the header has nothing"),
         (b"a,b\n1,2,3\n", "line 2: more cells than columns"),
+        (b"a,b,b\n1,2,3\n", "column 'b' is there twice; keep one"),
+        (b",a,x,b,,x\n", "column 'x' is there twice; keep one"),
         (b"a,b\n\xff\xfe,1\n", "cannot read .*utf-8"),
         (b'a,b\n"x', "cannot read"),
     ],

@@ -54,6 +54,8 @@ def test_the_installed_wheel_makes_a_workspace_and_uses_nothing_of_the_checkout(
         "labels/wordnet.csv.gz",
         "presets/imagenet-a.yaml",
         "demo/photos.csv",
+        "testbed/class-subsets.yaml",
+        "testbed/imagenet-testbed.yaml",
     ):
         for path in run("-c", where.format(data)).split():
             assert Path(path).is_relative_to(site)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.errors import StorageError
+from curate.progress import bearable
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -63,6 +64,16 @@ Strict = Annotated[
         "--strict", help="Exit with 1 where items were refused or failed. Example: --strict"
     ),
 ]
+Device = Annotated[
+    str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu")
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache",
+        help="Compute anew what was computed before, and keep nothing. Example: --no-cache",
+    ),
+]
 Classes = Annotated[
     list[str] | None,
     typer.Option(
@@ -101,7 +112,7 @@ def emit(summary: Mapping[str, Any], text: str = "") -> None:
     if shared.json:
         told = json.dumps(summary, sort_keys=True, allow_nan=False) + "\n"
     elif text:
-        told = text.rstrip("\n") + "\n"
+        told = bearable(text.rstrip("\n")) + "\n"
     try:
         sys.stdout.write(told)
         sys.stdout.flush()

@@ -1,85 +1,19 @@
-"""`curate release` and `curate evaluate`."""
+"""`curate evaluate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from curate.choices import Naming
-from curate.cli.common import Debug, Json, Run, Strict, emit, table, workspace
+from curate.cli.common import Debug, Device, Json, NoCache, emit, table
 from curate.errors import VerificationError
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
-    group = typer.Typer(help="The versioned dataset.", no_args_is_help=True)
-    group.command("build")(build)
-    group.command("list")(list_releases)
-    app.add_typer(group, name="release")
     app.command()(evaluate)
-
-
-def build(
-    version: Annotated[str, typer.Argument(help="MAJOR.MINOR.PATCH, for example 0.1.0.")],
-    unreviewed: Annotated[
-        bool,
-        typer.Option(
-            "--unreviewed",
-            help="Build from the shortlist that nobody has looked at, marked so. "
-            "Example: --unreviewed",
-        ),
-    ] = False,
-    naming: Annotated[
-        Naming,
-        typer.Option(
-            help="hash: by content; paper: as ImageNet-A names its files. Example: --naming paper"
-        ),
-    ] = "hash",
-    control: Annotated[
-        bool,
-        typer.Option(
-            "--control",
-            help="Take the run's control sample, drawn before the filter, instead of its "
-            "shortlist. Example: --control",
-        ),
-    ] = False,
-    run: Run = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Build an immutable dataset with manifest and checksums.
-
-    Its class folders are those of ImageNet-A, named by the true class, or under the rule outlier
-    those of ImageNet-O, named by the class that a photo is taken for.
-
-    Example: curate release build 0.1.0 --unreviewed
-    """
-    from pipelines.release import build_release
-
-    summary = build_release(
-        workspace(), version, unreviewed=unreviewed, run_id=run, naming=naming, control=control
-    )
-    text = (
-        f"release {summary['version']}: {summary['images']:,} images of "
-        f"{summary['classes']:,} classes from run {summary['run']} in {summary['path']}"
-    )
-    for problem in summary["problems"]:
-        text += f"\nnote: {problem}"
-    emit(summary, text)
-
-
-def list_releases(as_json: Json = False, debug: Debug = False) -> None:
-    """List the releases of the workspace.
-
-    Example: curate release list
-    """
-    from pipelines.release import list_releases as listed
-
-    rows = listed(workspace())
-    columns = ["version", "images", "classes", "reviewed", "sha256"]
-    emit({"releases": rows}, table(columns, [[row[c] for c in columns] for row in rows]))
 
 
 def evaluate(
@@ -87,8 +21,8 @@ def evaluate(
         list[Path] | None,
         typer.Argument(
             metavar="[DATASET]…",
-            help="Folders in ImageNet-A layout. May be left out where --predictions holds the true "
-            "classes.",
+            help="Folders in ImageNet-A layout; with --in-distribution in ImageNet-O layout, or "
+            "any folders of images. May be left out where --predictions holds the true classes.",
             show_default=False,
         ),
     ] = None,
@@ -100,14 +34,53 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    predictions: Annotated[
+    labels: Annotated[
         Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of which class each image is, where DATASET has no class folders: lines "
+            "'FILE LABEL', CSV, or ILSVRC's files. Example: --labels val.txt. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    in_distribution: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Images of the label space's classes, for which DATASET are images of something "
+            "else to be detected: class folders, of which others are passed over. "
+            "Example: --in-distribution imagenet/val. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    in_distribution_labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The same as --labels for the images of --in-distribution. "
+            "Example: --in-distribution-labels val.txt. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    predictions: Annotated[
+        list[Path] | None,
         typer.Option(
             metavar="FILE",
             help="Saved predictions instead of a model: CSV or Parquet with the columns path, "
             "predicted_wnid and confidence (and wnid where no DATASET is given), or NPZ with "
-            "logits and paths. "
+            "logits and paths; repeat it to compare models. "
             "Example: --predictions mine.csv. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    in_distribution_predictions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Saved anomaly scores of images of the label space's classes; --predictions then "
+            "holds those of images of something else: path and a column anomaly_NAME a score, or "
+            "NPZ with logits. One for each --predictions, in their order. "
+            "Example: --in-distribution-predictions val.csv. Default: none.",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +88,8 @@ def evaluate(
         str | None,
         typer.Option(
             help="A preset or a CSV file. Example: --label-space imagenet-a. Default: the "
-            "release's own, else the smallest preset that holds every class folder.",
+            "release's own, else the smallest preset that holds every class; for images of "
+            "something else imagenet-o.",
             show_default=False,
         ),
     ] = None,
@@ -123,35 +97,91 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where to write results and predictions. Example: --report results. "
+            help="Where to write a page, results and predictions. Example: --report results. "
             "Default: nowhere.",
             show_default=False,
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu")
-    ] = "auto",
-    strict: Strict = False,
+    temperature_split: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Fit a temperature on this share of each dataset's images, chosen by their paths, "
+            "and tell the calibration error of the others after it. Needs models, or logits. "
+            "Example: --temperature-split 0.2. Default: none.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Device = "auto",
+    no_cache: NoCache = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with 1 where images failed, or a model took part in selecting a dataset, or "
+            "saw the concepts that it shall detect in ImageNet-21k. Example: --strict",
+        ),
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Evaluate models on datasets: accuracy, AURRA, calibration, each with its interval.
 
+    With in-distribution images: how well they detect images of something else.
+
     Example: curate evaluate releases/0.1.0 --model lite/efficientnet_lite2
     """
+    from pipelines.evaluate import (
+        comparison_table,
+        detection_table,
+        published_table,
+        results_notes,
+        results_table,
+    )
     from pipelines.evaluate import evaluate as run
-    from pipelines.evaluate import results_notes, results_table
+    from pipelines.evaluate_cache import cache_folder
 
     summary = run(
         datasets or [],
         model or [],
-        predictions=predictions,
+        labels=labels,
+        in_distribution=in_distribution,
+        in_distribution_labels=in_distribution_labels,
+        predictions=predictions or [],
+        in_distribution_predictions=in_distribution_predictions or [],
         label_space=label_space,
         report=report,
         device=device,
+        temperature_split=temperature_split,
+        cache=None if no_cache else cache_folder(),
     )
-    columns, rows = results_table(summary["results"])
-    notes = "".join(f"\nnote: {note}" for note in results_notes(summary["results"]))
-    emit(summary, table(columns, rows) + notes)
-    if strict and summary["failed"]:
-        raise VerificationError(f"{summary['failed']} images could not be evaluated")
+    results = summary["results"]
+    tables = [
+        table(*make([one for one in results if (one["kind"] == "ood") is detection]))
+        for detection, make in ((False, results_table), (True, detection_table))
+        if any((one["kind"] == "ood") is detection for one in results)
+    ]
+    if summary["comparisons"]:
+        tables.append(table(*comparison_table(summary["comparisons"])))
+    columns, rows = published_table(results)
+    if rows:
+        tables.append(table(columns, rows))
+    notes = "".join(f"\nnote: {note}" for note in results_notes(results))
+    emit(summary, "\n\n".join(tables) + notes)
+    if strict:
+        _refuse_doubtful(summary)
+
+
+def _refuse_doubtful(summary: dict[str, Any]) -> None:
+    """What --strict asks: every image counts, and every number says something of its model."""
+    told = []
+    if summary["failed"]:
+        told.append(f"{summary['failed']} images could not be evaluated")
+    for one in summary["results"]:
+        model, dataset = one["model"]["name"], one["dataset"]["name"] or "the file"
+        if one["took_part_in_selection"]:
+            told.append(f"{model} took part in selecting {dataset}")
+        if one["kind"] == "ood" and one["trained_on_imagenet_21k"]:
+            told.append(f"{model} was trained on ImageNet-21k")
+    if told:
+        raise VerificationError("; ".join(dict.fromkeys(told)))

@@ -338,7 +338,8 @@ def funnel_text(summary: Mapping[str, Any]) -> str:
         rows.append(
             f"low precision decided {quick:,} views, fp32 looked again at {again:,}; of "
             f"{precision['repeated']:,} decisions repeated in fp32 {precision['flips']} differ: at "
-            f"most {precision['flip_rate_below']:.2g} of all ({precision['confidence']:.0%} sure)"
+            f"most {100.0 * precision['flip_rate_below']:.3g} % of all "
+            f"({precision['confidence']:.0%} sure)"
         )
     return "\n".join(rows)
 

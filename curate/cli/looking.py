@@ -115,16 +115,19 @@ def doctor(
 
     Example: curate doctor --repair
     """
+    from curate.report.page import counted
     from pipelines.doctor import examine
 
     summary = examine(workspace(), repair=repair)
     problems = summary["problems"]
-    checked = ", ".join(f"{count:,} {what}" for what, count in summary["checked"].items())
+    checked = ", ".join(
+        counted(count, what.removesuffix("s")) for what, count in summary["checked"].items()
+    )
     rows = [[p["kind"], p["what"], "repaired" if p["repaired"] else p["advice"]] for p in problems]
     found = table(["problem", "where", "what to do"], rows) if rows else "no problems"
     if unmeasured := summary["unmeasured"]:
         advice = "their stored files are bad" if repair else "--repair measures them"
-        found += f"\nquality not known of {unmeasured:,} images; {advice}"
+        found += f"\nquality not known of {counted(unmeasured, 'image')}; {advice}"
     emit(summary, f"checked {checked}\n{found}")
     if summary["unrepaired"]:
-        raise VerificationError(f"{summary['unrepaired']} problems")
+        raise VerificationError(counted(summary["unrepaired"], "problem"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -13,10 +14,29 @@ from typing import Annotated, NoReturn
 import typer
 
 from curate._version import __version__
-from curate.cli import collect, datasets, dedup, demo, filtering, looking, models, review, setup
+from curate.cli import (
+    collect,
+    datasets,
+    dedup,
+    demo,
+    filtering,
+    looking,
+    models,
+    release,
+    review,
+    robustness,
+    setup,
+)
 from curate.cli.common import Debug, Json, shared
 from curate.errors import CurateError, Interrupted
-from curate.progress import StopNow
+from curate.files import printable
+from curate.progress import StopNow, bearable
+
+# What the system says of a path that no file can have, or that this user may not see.
+_UNUSABLE = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES}
+
+# Signs of an error's line, and those of them at its end, where the middle is left out.
+_LONGEST_LINE, _LAST_WORDS = 2000, 500
 
 app = typer.Typer(
     name="curate",
@@ -65,7 +85,19 @@ def options(
     shared.workspace = workspace
 
 
-for group in (demo, setup, collect, dedup, filtering, looking, review, datasets, models):
+for group in (
+    demo,
+    setup,
+    collect,
+    dedup,
+    filtering,
+    looking,
+    review,
+    release,
+    datasets,
+    robustness,
+    models,
+):
     group.register(app)
 
 
@@ -90,8 +122,21 @@ def main() -> NoReturn:
         usage = _usage(error)
         if usage is not None:
             _fail(usage, 2) if usage else sys.exit(2)
+        if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename:
+            _fail(f"cannot use {printable(error.filename)}: {error.strerror}", 2)
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            _fail("the current folder has been deleted: change to another one", 2)
         _fail(f"unexpected {type(error).__name__}: {error} (run with --debug to see where)", 1)
     sys.exit(code)
+
+
+def _is_nowhere() -> bool:
+    """Whether the current folder is gone, so that no relative path means anything."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _mend_streams() -> None:
@@ -123,6 +168,13 @@ def _usage(error: Exception) -> str | None:
     return message and f"{message} (see: {command} --help)"
 
 
+def _bounded(line: str) -> str:
+    """A line that a terminal bears, where it quotes somebody's file; its end says what to do."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[: _LONGEST_LINE - _LAST_WORDS]} … {line[-_LAST_WORDS:]}"
+
+
 def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
     raise StopNow
 
@@ -137,7 +189,7 @@ def _say(message: str) -> None:
         import traceback
 
         traceback.print_exc()
-    line = " ".join(message.splitlines())
+    line = _bounded(bearable(" ".join(message.splitlines())))
     # The exit code tells what a full or closed standard error cannot.
     with suppress(OSError):
         sys.stderr.write(f"curate: {line}\n")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from curate.choices import Precision
-from curate.cli.common import Debug, Json, Strict, counts, emit, table
+from curate.cli.common import Debug, Device, Json, Strict, counts, emit, table
 from curate.errors import VerificationError
 
 
@@ -62,9 +62,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu")
-    ] = "auto",
+    device: Device = "auto",
     strict: Strict = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -214,9 +212,7 @@ def finetune(
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Of everything that is random. Example: --seed 1")] = 0,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda, cuda:1, mps. Example: --device cpu")
-    ] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         Precision,
         typer.Option(help="auto: bf16 or fp16 on a GPU, fp32 elsewhere. Example: --precision fp32"),

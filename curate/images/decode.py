@@ -141,7 +141,11 @@ class _Checked:
 
 
 def decode(
-    data: bytes, limits: ImageLimits | None = None, name: str | None = None
+    data: bytes,
+    limits: ImageLimits | None = None,
+    name: str | None = None,
+    *,
+    must_show: bool = True,
 ) -> tuple[Image.Image, ImageInfo]:
     """Check and decode an image of unknown origin.
 
@@ -152,6 +156,7 @@ def decode(
         data: the whole file.
         limits: on bytes, pixels, sides and metadata; the defaults of the settings if None.
         name: the file's name; it only tells an SVG drawing from other text (see `sniff`).
+        must_show: whether what shows nothing, or two colours alone, is refused.
 
     Returns:
         An upright image of mode RGB with an empty `info`, and what is known of it.
@@ -161,7 +166,8 @@ def decode(
     """
     checked = _check(data, limits or _default_limits(), name)
     image, notes = _pixels(checked.opened)
-    visible.check(image)
+    if must_show:
+        visible.check(image)
     return image, _describe(data, checked, image.size, notes)
 
 

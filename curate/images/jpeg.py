@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from curate.errors import ImageRefused
 from curate.images import jpeg_samples
@@ -52,8 +52,7 @@ _MOST_FILL_BYTES = 10_000
 _DAMAGE = re.compile("Corrupt JPEG data|Premature end|Inconsistent progression")
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """One marker segment: its code, where it starts (at FF), and its content's limits."""
 
     marker: int
@@ -149,6 +148,18 @@ def _describe(data: bytes, frame: Segment, segments: list[Segment], end: int) ->
     )
 
 
+def header(data: bytes) -> Iterator[Segment]:
+    """The segments before the first scan, as far as they are whole."""
+    at = 2
+    while (found := _MARKER.match(data, at)) is not None:
+        marker, start = data[found.end() - 1], found.end() + 2
+        end = start - 2 + int.from_bytes(data[start - 2 : start], "big")
+        if not 0xC0 <= marker <= 0xFE or marker in (_SOS, _EOI) or not start <= end <= len(data):
+            break
+        yield Segment(marker, found.start(), start, end)
+        at = end
+
+
 def take_apart(data: bytes) -> tuple[bytes, bytes | None, bytes | None]:
     """Separate what makes the pixels from the metadata, checking nothing.
 
@@ -163,12 +174,9 @@ def take_apart(data: bytes) -> tuple[bytes, bytes | None, bytes | None]:
     exif: list[bytes] = []
     profile: list[bytes] = []
     view = memoryview(data)
-    done, at = 0, 2
-    while (found := _MARKER.match(data, at)) is not None:
-        marker, start = data[found.end() - 1], found.end() + 2
-        end = start - 2 + int.from_bytes(data[start - 2 : start], "big")
-        if not 0xC0 <= marker <= 0xFE or marker in (_SOS, _EOI) or not start <= end <= len(data):
-            break
+    done = 0
+    for segment in header(data):
+        marker, start, end = segment.marker, segment.start, segment.end
         if marker in _APPLICATION or marker == _COMMENT:
             if marker == 0xE1 and data.startswith(_EXIF_PREFIX, start, end):
                 exif.append(data[start + len(_EXIF_PREFIX) : end])
@@ -176,9 +184,8 @@ def take_apart(data: bytes) -> tuple[bytes, bytes | None, bytes | None]:
                 profile.append(data[start + len(_ICC_PREFIX) : end])
             # These two decide how libjpeg reads the colours.
             if marker != _ADOBE and not (marker == 0xE0 and data.startswith(b"JFIF\0", start, end)):
-                kept.append(view[done : found.start()])
+                kept.append(view[done : segment.at])
                 done = end
-        at = end
     pixels = b"".join([*kept, view[done:]]) if done else data
     return pixels, b"".join(exif) or None, _join(profile)
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from curate.setting_groups import ImageLimits
 
 _SIGNATURE = 8
-_PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
+#: Types of the chunks that make the pixels.
+PIXELS = {b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"}
 _LAST = b"\0\0\0\0IEND\xaeB`\x82"
 _TYPE = re.compile(rb"[A-Za-z]{4}")
 _MOST_CHUNKS = 100_000
@@ -28,7 +29,7 @@ _PIECE = 65_536
 DEPTH_AT = 24
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Type, start and end of the content of each chunk that is whole, up to IEND."""
     at = _SIGNATURE
     while at + 12 <= len(data):
@@ -55,8 +56,8 @@ def take_apart(data: bytes) -> tuple[bytes, bytes | None, bytes | None]:
     exif: bytes | None = None
     profile: bytes | None = None
     complete = True
-    for kind, start, end in _chunks(data):
-        if kind in _PIXELS:
+    for kind, start, end in chunks(data):
+        if kind in PIXELS:
             kept.append(view[start - 8 : end + 4])
             continue
         complete = False
@@ -80,7 +81,7 @@ def check(data: bytes, limits: ImageLimits) -> tuple[tuple[int, int], list[str]]
     """
     size: tuple[int, int] | None = None
     has_pixels, frames, end_of_file, unpacked = False, 0, 0, 0
-    for number, (kind, start, end) in enumerate(_chunks(data)):
+    for number, (kind, start, end) in enumerate(chunks(data)):
         _check_chunk(data, number, kind, start, end)
         if number == 0:
             size = _size(data)
@@ -105,7 +106,7 @@ def check(data: bytes, limits: ImageLimits) -> tuple[tuple[int, int], list[str]]
             )
         if frames > 1:
             raise ImageRefused("animated", "an animated PNG (APNG)")
-        if end - start > limits.max_metadata_bytes and kind not in _PIXELS:
+        if end - start > limits.max_metadata_bytes and kind not in PIXELS:
             raise ImageRefused("metadata-bomb", f"a {kind.decode()} chunk of {end - start} bytes")
     if size is None or not end_of_file:
         if data.endswith(_LAST):
@@ -123,7 +124,7 @@ def _check_chunk(data: bytes, number: int, kind: bytes, start: int, end: int) ->
         raise ImageRefused("corrupt-data", f"no PNG chunk type at byte {start - 4}")
     if (kind == b"IHDR") != (number == 0) or (number == 0 and end - start != 13):
         raise ImageRefused("corrupt-data", "the PNG header is not where it must be")
-    if kind[:1].isupper() and kind not in _PIXELS:
+    if kind[:1].isupper() and kind not in PIXELS:
         raise ImageRefused("unsupported-format", f"a PNG of a private kind ({kind.decode()})")
     stored = int.from_bytes(data[end : end + 4], "big")
     if zlib.crc32(memoryview(data)[start - 4 : end]) != stored:
@@ -164,6 +165,18 @@ def _inflate(body: bytes, most: int) -> Iterator[bytes]:
                 waiting = inflater.unconsumed_tail
     except zlib.error:
         return
+
+
+def unpacked_text(kind: bytes, content: bytes, most: int = 16_000_000) -> bytes:
+    """The deflated text of a zTXt or iTXt chunk, inflated; empty where there is none.
+
+    Args:
+        kind: its type.
+        content: of the chunk.
+        most: bytes of text to look at.
+    """
+    body = _compressed(kind, content) if kind in (b"zTXt", b"iTXt") else None
+    return b"".join(_inflate(body, most)) if body else b""
 
 
 def _unpack_profile(content: bytes) -> bytes:

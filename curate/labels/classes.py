@@ -15,6 +15,13 @@ _BLANKS = re.compile(r"[\s_\-\u2010-\u2015]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # An id names a folder of a release, and these open devices on Windows.
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[1-9]", re.IGNORECASE)
+# The one file beside these folders whose name could be an id.
+_SUMS = "sha256sums"
+
+
+def cannot_be_a_folder(name: str) -> bool:
+    """Whether a name opens a device on Windows, or is that of a file of every release there."""
+    return bool(_DEVICE.fullmatch(name)) or name.casefold() == _SUMS
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,8 @@ def first_fault(classes: Sequence[LabelClass]) -> tuple[int, str] | None:
             )
         if _DEVICE.fullmatch(wnid):
             return position, f"id {wnid!r} is the name of a device on Windows: choose another"
+        if wnid.casefold() == _SUMS:
+            return position, f"id {wnid!r} is the name of a file of every release: choose another"
         # Folders whose names differ in case alone are one folder on macOS and Windows.
         if (other := ids.get(wnid.casefold())) is not None:
             how = "occurs twice" if other == wnid else f"differs from {other!r} in case alone"

@@ -13,6 +13,7 @@ from curate.labels.space import LabelSpace, load_label_space
 from curate.models import lite, timm_zoo, torchvision_zoo
 from curate.models.classifier import Classifier
 from curate.models.entry import Built
+from curate.models.told_classes import refuse_other_classes
 from curate.models.weights import SUFFIXES, load_strictly, read_weights, state_dict_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def load(name: str) -> Classifier:
         WeightsError: the file is absent or damaged, needs pickled code, or belongs to another
             network, or to another one than it tells.
         LabelSpaceError: the weights have another number of outputs than the labels have classes,
-            or the file tells other labels.
+            or the file tells other labels or another order.
     """
     path, query = _parse(name)
     told = _told(path, query, name)
@@ -54,6 +55,7 @@ def load(name: str) -> Classifier:
     output = _output(query.get("labels"), told, name)
     held = read_weights(path)
     where = printable(path)
+    refuse_other_classes(held, output, where)
     state = state_dict_of(held, where, query.get("key"))
     built = build(architecture, len(output))
     load_strictly(built.module, state, f"{where} as {architecture}", output)

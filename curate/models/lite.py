@@ -49,14 +49,27 @@ def build(name: str, outputs: int) -> Built:
     Raises:
         UnknownNameError: no such network.
     """
-    if name not in SIDES:
-        raise UnknownNameError("model", f"lite/{name}", model_names())
+    _refuse_unknown(name)
     built = timm_zoo.build(f"tf_{name}", outputs)
     half = (0.5, 0.5, 0.5)
     preprocessing = Preprocessing(
         built.preprocessing.recipe, half, half, f"timm tf_{name}, mean and std as the weights need"
     )
     return Built(built.module, preprocessing)
+
+
+def check_name(name: str) -> Path:
+    """The file of a network's weights, found without PyTorch.
+
+    Raises:
+        UnknownNameError: no such network.
+        MissingExtraError: the package is not installed.
+    """
+    _refuse_unknown(name)
+    path = _find(name)
+    if path is None:
+        raise MissingExtraError(_needs(name), f"lite/{name}")
+    return path
 
 
 def load(name: str) -> Classifier:
@@ -67,11 +80,9 @@ def load(name: str) -> Classifier:
         MissingExtraError: the package is not installed.
         WeightsError: its file is damaged.
     """
+    path = check_name(name)
     output = load_label_space("imagenet-1k")
     built = build(name, len(output))
-    path = _find(name)
-    if path is None:
-        raise MissingExtraError(_needs(name), f"lite/{name}")
     fingerprint = verified_sha256(path)
     state = state_dict_of(read_weights(path), str(path))
     what = f"lite/{name} ({path.name})"
@@ -99,6 +110,11 @@ def _renamed(
             raise WeightsError(f"{what}: {theirs!r} stands where {ours!r} belongs")
         renamed[ours] = tensor
     return renamed
+
+
+def _refuse_unknown(name: str) -> None:
+    if name not in SIDES:
+        raise UnknownNameError("model", f"lite/{name}", model_names())
 
 
 def _package(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 
 from curate.errors import UnknownNameError, nearest
@@ -17,6 +18,10 @@ _LOADERS: dict[str, Callable[[str], Classifier]] = {
     "timm": timm_zoo.load,
     "checkpoint": checkpoint.load,
 }
+
+#: How like a name must be to another to be that one with a wrong or absent letter, and not the name
+#: of another network: "lite/efficientnet_b0" is 0.88 to "lite/efficientnet_lite0".
+_SLIP = 0.94
 
 
 def load_classifier(
@@ -41,11 +46,14 @@ def load_classifier(
         LabelSpaceError: the output lacks classes of the label space.
     """
     space = load_label_space(label_space) if isinstance(label_space, str) else label_space
-    target = resolve_device(device)
     family, _, rest = name.partition("/")
     if family not in _LOADERS:
         raise _unknown(name)
     try:
+        if family == "lite":
+            # Before PyTorch is imported, which takes seconds.
+            lite.check_name(rest)
+        target = resolve_device(device)
         classifier = _LOADERS[family](rest)
     except UnknownNameError as error:
         if error.kind != "model":
@@ -70,8 +78,11 @@ def available_models() -> list[ModelEntry]:
 def _unknown(name: str) -> UnknownNameError:
     """The error for a name that means no model, with the nearest of all names.
 
-    A name that misses its family, or has the wrong one, is looked for in every family.
+    A name that misses its family, or has the wrong one, is looked for in every family, which takes
+    seconds; for a slip of the pen in a name of the embedded ones they are not asked.
     """
+    if slips := difflib.get_close_matches(name.casefold(), lite.model_names(), 2, _SLIP):
+        return UnknownNameError("model", name, slips)
     known = model_names()
     by_rest: dict[str, list[str]] = {}
     for full in known:

@@ -34,6 +34,16 @@ class Stream(Protocol):
         """The place reached."""
 
 
+def weigh(unpacked: int, packed: int) -> None:
+    """Refuse what unpacks to so many bytes from so few.
+
+    Raises:
+        ImageRefused: "corrupt-data": it is a bomb.
+    """
+    if unpacked > _HARMLESS and unpacked > _MOST_TIMES * packed:
+        raise ImageRefused("corrupt-data", f"it unpacks to over {_MOST_TIMES} times its size")
+
+
 def unpacked(stream: IO[bytes] | Stream) -> io.BufferedReader:
     """The content of a stream that may be compressed with gzip, bzip2 or xz, as its start tells.
 
@@ -86,9 +96,7 @@ class _Unpacked:
         return self._stream.tell()
 
     def _weigh(self) -> None:
-        unpacked = self.tell()
-        if unpacked > _HARMLESS and unpacked > _MOST_TIMES * self._packed.tell():
-            raise ImageRefused("corrupt-data", f"it unpacks to over {_MOST_TIMES} times its size")
+        weigh(self.tell(), self._packed.tell())
 
 
 class _Raw(io.RawIOBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,9 +31,25 @@ COMMANDS = [
     ["report"],
     ["doctor"],
     ["review", "serve"],
+    ["review", "push"],
+    ["review", "doctor"],
+    ["review", "pull"],
+    ["review", "adjudicate"],
+    ["review", "status"],
+    ["review", "export"],
+    ["review", "blind-test"],
     ["release", "build"],
     ["release", "list"],
+    ["release", "pack"],
+    ["release", "verify"],
+    ["release", "diff"],
+    ["release", "retract"],
+    ["release", "bias"],
     ["evaluate"],
+    ["robustness", "corruptions"],
+    ["robustness", "testbed"],
+    ["robustness", "run"],
+    ["robustness", "distance"],
     ["models", "list"],
     ["models", "check"],
     ["models", "finetune"],
@@ -49,12 +66,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def one_line(text: str, expected: str) -> None:
     assert text.count("\n") == 1, text
     assert text.startswith("curate: ")
+    assert len(text) < 2100
     assert expected in text, text
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_explains_every_option_with_an_example(command: list[str]) -> None:
     from typer.main import get_command
+    from typer.testing import CliRunner
 
     from curate.cli.main import app
 
@@ -66,8 +85,9 @@ def test_help_explains_every_option_with_an_example(command: list[str]) -> None:
         if option.param_type_name == "option" and option.name != "help":
             assert "Example: " in option.help, option.name  # type: ignore[attr-defined]
             assert option.show_default or "Default: " in option.help or option.is_flag, option.name  # type: ignore[attr-defined]
-    text = run_curate(*command, "--help", COLUMNS="200", TERM="dumb").stdout
-    assert "--json" in text
+    told = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert told.exit_code == 0
+    assert "--json" in told.stdout
 
 
 def test_every_command_is_in_this_list() -> None:
@@ -123,19 +143,20 @@ def test_json_is_exactly_one_object_wherever_the_option_stands(workspace: Path) 
         (["shortlist", "--run", "abc"], "unknown run 'abc'"),
         (["report"], "no run has ended yet"),
         (["release", "build", "1.0"], "1.0"),
-        (["release", "build", "0.1.0"], "unreviewed"),
+        (["release", "build", "0.1.0"], "no run has ended yet; begin with: curate filter"),
         (["collect", "folder", "/no/such/folder"], "/no/such/folder"),
         (["models", "check", "lite/efficientnet_lit0"], "did you mean lite/efficientnet_lite0"),
-        (["models", "check", "torchvison/resnet50"], "torchvision/resnet50"),
         (["models", "finetune", "photos"], "--label-space"),
         (
             ["models", "finetune", "/no/such", "--label-space", "imagenet-a", "--output", "x.pt"],
             "must end in .safetensors",
         ),
         (["evaluate", "/no/such/folder", "--model", "lite/efficientnet_lite2"], "/no/such/folder"),
+        (["evaluate", "x" * 300, "--model", "lite/efficientnet_lite2"], "File name too long"),
         (["classes", "list", "--label-space", "imagenet_a"], "imagenet-a"),
+        (["classes", "list", "--label-space", "x" * 100_000], " … xxx"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+    ids=lambda value: "-".join(value)[:80] if isinstance(value, list) else None,
 )
 def test_unusable_input_is_one_line_and_exit_code_2(
     workspace: Path, arguments: list[str], expected: str
@@ -284,3 +305,31 @@ def test_a_terminal_without_a_sign_gets_its_escape(tmp_path: Path) -> None:
     root = tmp_path / "wörk"
     done = run_curate("init", root, "--preset", "imagenet-a", PYTHONIOENCODING="ascii")
     assert "w\\xf6rk" in done.stdout
+
+
+def test_a_current_folder_that_is_gone_is_told_as_that(tmp_path: Path) -> None:
+    for command in ("evaluate photos --model lite/efficientnet_lite0 --report r", "status"):
+        there = tmp_path / "there"
+        there.mkdir()
+        done = subprocess.run(
+            f"rmdir '{there}' && '{sys.executable}' -P -m curate {command}",
+            shell=True,
+            cwd=there,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stderr == "curate: the current folder has been deleted: change to another one\n"
+
+
+@pytest.mark.parametrize(("below", "told"), [(0.975, "97.5"), (1.0, "100"), (3.11e-5, "0.00311")])
+def test_the_share_of_decisions_that_may_differ_is_told_in_percent(below: float, told: str) -> None:
+    from curate.cli.filtering import funnel_text
+
+    counts = dict.fromkeys(("candidates", "survivors", "shortlisted", "capped", "failed"), 0)
+    precision = {"again": 0, "quick": 44, "repeated": 1, "flips": 0, "confidence": 0.95}
+    summary = {**counts, "removed": {}, "run": "r", "forwards": 1, "forwards_naive": 1}
+    summary |= {"seconds": 1.0, "precision": {**precision, "flip_rate_below": below}}
+    assert f"at most {told} % of all (95% sure)" in funnel_text(summary)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from curate.cli.common import shared
+from curate.cli.main import app
+from curate.errors import VerificationError
 from tests.models.learning import make_labels, make_tiles
 from tests.running import ROOT, run_curate
 
@@ -20,8 +25,6 @@ def tiles(package_photos: list[tuple[Path, int]], tmp_path_factory: pytest.TempP
 
 def test_the_page_names_every_option_with_its_default_and_no_other() -> None:
     from typer.main import get_command
-
-    from curate.cli.main import app
 
     group = get_command(app).commands["models"]  # type: ignore[attr-defined]
     options = {
@@ -42,8 +45,16 @@ def test_the_page_names_every_option_with_its_default_and_no_other() -> None:
                 assert float(told) == options[name], name
 
 
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> Any:
+    """A command in this process: others would import PyTorch for it anew."""
+    monkeypatch.setattr(shared, "json", False)
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
 @pytest.mark.slow
-def test_what_finetune_makes_check_reads(tiles: Path, tmp_path: Path) -> None:
+def test_what_finetune_makes_check_reads(
+    tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels, output = make_labels(tmp_path / "my three.csv", 3), tmp_path / "my.safetensors"
     command = [
         *("models", "finetune", tiles, "--label-space", labels, "--output", output),
@@ -56,11 +67,14 @@ def test_what_finetune_makes_check_reads(tiles: Path, tmp_path: Path) -> None:
     assert "learned from   9 photos, 1 epochs" in text
     assert "refused        1 (not-an-image 1; see " in text
     # The same command again, which has nothing left to do.
-    summary = json.loads(run_curate("--json", *command, "--strict", expect=1).stdout)
+    again = called(monkeypatch, "--json", *command, "--strict")
+    assert isinstance(again.exception, VerificationError)
+    summary = json.loads(again.stdout)
     assert summary["accuracy"]["n"] == 3
     assert summary["refused"] == {"not-an-image": 1}
     folder = ("--folder", tiles, "--device", "cpu")
-    checked = json.loads(run_curate("models", "check", summary["model"], *folder, "--json").stdout)
+    its = ("models", "check", summary["model"], *folder, "--json")
+    checked = json.loads(called(monkeypatch, *its).stdout)
     assert checked["model"]["fingerprint"] == summary["fingerprint"]
     assert checked["label_space"] == "my three.csv"
     assert checked["accuracy"]["native"]["n"] == checked["accuracy"]["paper"]["n"] == 12

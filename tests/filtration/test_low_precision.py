@@ -210,7 +210,13 @@ def test_autocast_with_the_margin_that_its_own_photos_show_gives_the_verdicts_of
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "way", [("onnx", "fp32"), ("compile", "fp32"), ("compile", "bf16")], ids="-".join
+    "way",
+    [
+        ("onnx", "fp32"),
+        pytest.param(("compile", "bf16"), marks=pytest.mark.thorough),
+        pytest.param(("compile", "fp32"), marks=pytest.mark.thorough),
+    ],
+    ids="-".join,
 )
 def test_other_ways_to_run_a_network_give_the_verdicts_of_fp32(
     pictures: list[Image.Image],

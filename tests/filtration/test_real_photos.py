@@ -49,7 +49,9 @@ WAYS = [
 ]
 
 EACH_WAY = pytest.mark.parametrize(
-    ("backend", "precision"), WAYS, ids=[f"{backend}-{precision}" for backend, precision in WAYS]
+    ("backend", "precision"),
+    [WAYS[0], pytest.param(*WAYS[1], marks=pytest.mark.thorough)],
+    ids=[f"{backend}-{precision}" for backend, precision in WAYS],
 )
 
 
@@ -146,7 +148,11 @@ CASES: list[tuple[str, Rule]] = [
     ("imagenet-a", Outlier("centre", 0.6)),
     ("imagenet-a", Outlier("mean", 0.5)),
 ]
-EACH_CASE = pytest.mark.parametrize(("space", "rule"), CASES, ids=str)
+EACH_CASE = pytest.mark.parametrize(
+    ("space", "rule"),
+    [*CASES[:2], pytest.param(*CASES[2], marks=pytest.mark.thorough)],
+    ids=str,
+)
 
 
 @cache
@@ -354,6 +360,7 @@ def plain_outliers(outliers: Labelled, shared_data: Path) -> list[np.ndarray]:
         return plain_scores(images, members_of(plan))
 
 
+@pytest.mark.thorough
 @pytest.mark.photos
 @pytest.mark.parametrize("confidence", ["centre", "mean"])
 def test_outliers_get_the_plain_verdicts_by_every_way(

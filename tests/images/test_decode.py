@@ -261,7 +261,10 @@ def test_trailing_bytes_are_noted_and_change_nothing(
 @pytest.mark.parametrize("level", [0, 128, 255])
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_one_colour_shows_nothing(kind: str, level: int) -> None:
-    assert reason(save(Image.new("RGB", (100, 100), (level,) * 3), kind)) == "no-visible-content"
+    data = save(Image.new("RGB", (100, 100), (level,) * 3), kind)
+    assert reason(data) == "no-visible-content"
+    image, _ = decode(data, must_show=False)
+    assert image.getcolors() == [(10_000, (level,) * 3)]
 
 
 def test_nearly_one_colour_shows_nothing_and_a_faint_picture_shows_something(

@@ -370,6 +370,7 @@ def test_the_class_map_has_a_row_a_class() -> None:
         ([LabelClass("é", "a")], "id 'é' is unusable"),
         ([LabelClass("a" * 65, "a")], "is unusable"),
         ([LabelClass("nul", "a")], "name of a device"),
+        ([LabelClass("Sha256Sums", "a")], "name of a file of every release"),
         ([LabelClass("a", " ")], "name ' ' is empty"),
         ([LabelClass("a", "a\x1b[2J")], "holds a control character"),
         ([LabelClass("a", "a", column=-1)], "column -1 is negative"),

@@ -14,6 +14,7 @@ from curate.errors import LabelSpaceError, UnknownNameError, WeightsError
 from curate.files import sha256_file
 from curate.models import available_models, load_classifier, model_names
 from curate.models.classifier import Classifier
+from tests.running import ROOT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,6 +32,11 @@ PROMPT = 10
         ("torchvision/resnet50:", "did you mean torchvision/resnet50"),
         ("torchvision/vgg16:IMAGENET1K_FEATURES", "did you mean torchvision/vgg16:IMAGENET1K_V1"),
         ("torchvision/efficientnet_lite0", "did you mean lite/efficientnet_lite0"),
+        ("lite/efficientnet_lit0", "did you mean lite/efficientnet_lite0?"),
+        (
+            "lite/efficientnet_b0",
+            "did you mean torchvision/efficientnet_b0 or timm/efficientnet_b0",
+        ),
         ("timm/resnet50.a1_in2k", "did you mean timm/resnet50.a1_in1k"),
         ("timm/hf-hub:someone/anything", "see: curate models list"),
         ("zzzz", "see: curate models list"),
@@ -42,6 +48,19 @@ def test_an_unknown_name_is_told_the_nearest(name: str, told: str) -> None:
         load_classifier(name)
     assert str(caught.value).startswith(f"unknown model {name!r}")
     assert told in str(caught.value)
+
+
+def test_a_slip_of_the_pen_is_told_before_pytorch_is_imported() -> None:
+    code = (
+        "import sys\n"
+        "from curate.errors import UnknownNameError\n"
+        "from curate.models.zoo import load_classifier\n"
+        "try: load_classifier('lite/efficientnet_lit0', device='auto')\n"
+        "except UnknownNameError: assert not {'torch', 'timm', 'torchvision'} & set(sys.modules)\n"
+        "else: sys.exit('loaded')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_list_names_each_model_once_with_its_view_and_source() -> None:

@@ -31,7 +31,7 @@ from tests.pipelines.lists import HASTE, awkward_list, distinct_photos
 from tests.postgres import Server
 from tests.sources.servers import LoopbackServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.thorough]
 
 #: Columns that speak of time, or of how far a chunk's lease reaches.
 _CLOCKS = {"seen", "taken_in", "updated", "next_try", "started", "finished", "seconds", "built"}
@@ -94,6 +94,8 @@ def stories(
         for name, value in HASTE.items():
             patch.setenv(name, value)
         patch.setenv("CURATE_FILTER__CHUNK", "5")
+        # One network: what is compared is what databases keep of it.
+        patch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
         listed = awkward_list(server, material / "list.csv", photos).path
         for kind, address in (("sqlite", ""), ("postgresql", other_order)):
             root = tmp_path_factory.mktemp(kind) / "workspace"

@@ -7,6 +7,7 @@ import pytest
 from curate.errors import UsageError
 from curate.labels.space import load_label_space
 from pipelines.datasets import open_dataset, smallest_label_space
+from tests.pipelines.made_release import mark_as_release
 
 ONLY_A = next(
     w for w in load_label_space("imagenet-a").wnids if w not in load_label_space("imagenet-o")
@@ -63,3 +64,16 @@ def test_a_workspace_without_releases_is_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "curate.yaml").write_text("")
     with pytest.raises(UsageError, match="is a workspace: name one of its releases, once built"):
         open_dataset(tmp_path)
+
+
+def test_a_split_brings_the_label_space_and_the_models_of_its_release(tmp_path: Path) -> None:
+    space = load_label_space("imagenet-a")
+    root = tmp_path / "1.0.0"
+    (root / "test" / ONLY_A).mkdir(parents=True)
+    (root / "test" / ONLY_A / "a.jpg").write_bytes(b"x")
+    counts = {"by_split": {"test": 1}}
+    mark_as_release(root, space, counts=counts, models=[{"fingerprint": "f" * 64}])
+    found = open_dataset(root / "test")
+    assert found.chosen_by == "the release"
+    assert found.release is not None
+    assert (found.release.version, found.release.selection) == ("1.0.0", {"f" * 64})

@@ -430,7 +430,7 @@ def test_a_look_killed_at_any_moment_leaves_what_was_found_before_or_after(
     before = found(workspace)
     assert before != after
     command = ["-w", workspace.root, "dedup", "--against", tmp_path / "train"]
-    moments = [f"commit:{n}" for n in range(1, 8)] + ["replace:1", "replace:3", "fsync:2"]
+    moments = [f"commit:{n}" for n in range(1, 6)] + ["replace:1", "replace:3"]
     killed = 0
     for moment in moments:
         killed += dying(*command, at=moment) is None

@@ -291,6 +291,7 @@ def test_own_photos_that_survive_are_released_and_evaluated(
     assert evaluation["all"]["value"] == pytest.approx(4 / 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_more_own_photos_make_another_run_and_the_next_release(
     on_own: tuple[Path, dict[str, Any]],
@@ -319,6 +320,7 @@ def test_the_demo_on_other_photos_takes_another_folder(
         run_demo(on_own[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_demo_that_was_killed_early_goes_on(
     own_photos: Path, on_own: tuple[Path, dict[str, Any]], tmp_path: Path

@@ -43,6 +43,8 @@ def test_a_sound_workspace_has_no_problems(root: Path) -> None:
     summary = examine(open_workspace(root))
     assert summary["problems"] == []
     assert summary["checked"] == {"images": 12, "runs": 1, "releases": 1}
+    told = run_curate("doctor", workspace=root).stdout
+    assert told.startswith("checked 12 images, 1 run, 1 release\n")
 
 
 def test_every_kind_of_fault_is_found(root: Path) -> None:

@@ -67,6 +67,10 @@ def in_threads(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     return outcome(opened)
 
 
+def one(job: Job) -> ProcessEngine:
+    return ProcessEngine(job, ["cpu"], 1)
+
+
 def two(job: Job) -> ProcessEngine:
     return ProcessEngine(job, ["cpu", "cpu"], 2)
 
@@ -143,11 +147,12 @@ def test_where_all_processes_are_killed_one_line_says_so_and_the_same_command_go
     named = [path.read_bytes() for path in runs_left(workspace)]
     assert 3 <= len(named) < 10
     again: list[int] = []
-    filter_on(workspace, two, lambda done, stop: again.append(done))
+    filter_on(workspace, one, lambda done, stop: again.append(done))
     assert len(again) == 10 - len(named)
     assert outcome(workspace) == in_threads
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_after_a_stop_no_chunk_starts_and_no_process_is_left(workspace: Workspace) -> None:
     before, working = below(), set()
@@ -163,16 +168,18 @@ def test_after_a_stop_no_chunk_starts_and_no_process_is_left(workspace: Workspac
     assert gone(working, 0.5)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_error_in_a_process_arrives_as_that_error(workspace: Workspace) -> None:
     job = replace(begin_run(workspace).job, fingerprints=("0" * 64,))
     with (
-        closing(two(job)) as engine,
+        closing(one(job)) as engine,
         pytest.raises(UsageError, match="a worker found other weights for lite/efficientnet_lite0"),
     ):
         list(engine.run([Chunk(0, job.sample[:2])], Stop()))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_wider_margins_hold_for_every_chunk_of_the_next_pass(workspace: Workspace) -> None:
     run = begin_run(workspace)

@@ -63,6 +63,21 @@ def filtered(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> Works
     return workspace
 
 
+@pytest.fixture
+def one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is scored once and what is written, not what the second network says."""
+    monkeypatch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
+
+
+@pytest.fixture(scope="module")
+def filtered_by_one(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Filtered by one network and never cut off."""
+    root = shutil.copytree(collected, tmp_path_factory.mktemp("by-one") / "workspace")
+    workspace = open_workspace(root, {"filter.models": ("lite/efficientnet_lite0",)})
+    run_filter(workspace)
+    return workspace
+
+
 def results(workspace: Workspace) -> dict[str, Any]:
     """What a run leaves, without times."""
     row = finished_run(workspace)
@@ -162,12 +177,13 @@ def named_parts(root: Path) -> dict[int, float]:
         return {row.number: row.seconds for row in connection.execute(select(parts))}
 
 
+@pytest.mark.usefixtures("one_network")
 def test_a_filter_killed_anywhere_ends_in_the_same_bytes_and_repeats_no_named_part(
-    root: Path, filtered: Workspace
+    root: Path, filtered_by_one: Workspace
 ) -> None:
     """In the first part's file, between parts, in the merge, at the last commit, after it."""
     named: dict[int, float] = {}
-    for at in ("fsync:3", "replace:2", "replace:6", "commit:9", "replace:8", "replace:4"):
+    for at in ("fsync:3", "replace:6", "commit:9", "replace:8", "replace:4"):
         assert dying("-w", root, "filter", at=at) is None, at
         now = named_parts(root)
         assert named.items() <= now.items()
@@ -176,9 +192,10 @@ def test_a_filter_killed_anywhere_ends_in_the_same_bytes_and_repeats_no_named_pa
     assert dying("-w", root, "filter", at="unlink:2") is None
     run_curate("filter", workspace=root)
     assert named.items() <= named_parts(root).items()
-    assert results(open_workspace(root)) == results(filtered)
+    assert results(open_workspace(root)) == results(filtered_by_one)
 
 
+@pytest.mark.usefixtures("one_network")
 def test_the_kill_test_finds_scores_that_are_not_written_atomically(root: Path) -> None:
     """A planted fault leaves half a file under a name that counts."""
     assert dying("--fault", "direct", "-w", root, "filter", at="half:1") is None
@@ -201,6 +218,7 @@ def started(root: Path, parts_there: int, **env: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.usefixtures("one_network")
 def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +236,7 @@ def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on
     assert len(named_parts(root)) == 20
 
 
+@pytest.mark.thorough
 def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the only chunk has ended."""
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "20")
@@ -232,8 +251,9 @@ def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.Monkey
     assert named_parts(root) == {}
 
 
+@pytest.mark.usefixtures("one_network")
 def test_a_part_that_went_missing_or_was_altered_or_lacks_a_verdict_is_scored_again(
-    root: Path, filtered: Workspace
+    root: Path, filtered_by_one: Workspace
 ) -> None:
     assert dying("-w", root, "filter", at="replace:12") is None
     before = named_parts(root)
@@ -249,9 +269,10 @@ def test_a_part_that_went_missing_or_was_altered_or_lacks_a_verdict_is_scored_ag
         assert connection.execute(lost).rowcount == 1
     run_filter(workspace)
     assert {n for n, seconds in before.items() if named_parts(root)[n] != seconds} == {0, 1, third}
-    assert results(workspace) == results(filtered)
+    assert results(workspace) == results(filtered_by_one)
 
 
+@pytest.mark.usefixtures("one_network")
 def test_a_run_that_went_on_after_an_upgrade_names_both_versions(root: Path) -> None:
     assert dying("-w", root, "filter", at="replace:8") is None
     workspace = open_workspace(root)
@@ -269,8 +290,9 @@ def test_a_run_that_went_on_after_an_upgrade_names_both_versions(root: Path) -> 
     assert about["made_by"] == row["record"]["made_by"]
 
 
+@pytest.mark.usefixtures("one_network")
 def test_candidates_that_failed_are_scored_when_their_images_are_back(
-    root: Path, weak_folder: Path, filtered: Workspace
+    root: Path, weak_folder: Path, filtered_by_one: Workspace
 ) -> None:
     workspace = open_workspace(root)
     (root / "images" / list(workspace.store)[3]).unlink()
@@ -282,9 +304,10 @@ def test_candidates_that_failed_are_scored_when_their_images_are_back(
     assert run_filter(workspace)["failed"] == 0
     again = [n for n, seconds in before.items() if named_parts(root)[n] != seconds]
     assert 1 <= len(again) <= failed
-    assert results(workspace) == results(filtered)
+    assert results(workspace) == results(filtered_by_one)
 
 
+@pytest.mark.usefixtures("one_network")
 def test_runs_that_differ_in_caps_alone_share_their_scores(root: Path) -> None:
     first = run_filter(open_workspace(root))
     capped = open_workspace(root, {"filter.cap": 1, "filter.seed": 7})
@@ -315,6 +338,7 @@ def test_another_label_space_is_refused_and_status_still_answers(
     assert status(workspace)["funnel"]["candidates"] == 20
 
 
+@pytest.mark.usefixtures("one_network")
 def test_a_class_file_is_found_from_the_current_folder(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +348,7 @@ def test_a_class_file_is_found_from_the_current_folder(
     assert run_filter(open_workspace(root), ["@classes.txt"])["candidates"] == 1
 
 
+@pytest.mark.thorough
 def test_no_folder_of_this_machine_stands_in_what_a_run_leaves(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,8 +392,9 @@ def test_a_second_filter_is_told_who_holds_the_workspace(root: Path) -> None:
         run_filter(open_workspace(root))
 
 
+@pytest.mark.usefixtures("one_network")
 def test_a_corrupt_image_in_the_middle_is_counted_named_and_the_run_goes_on(
-    root: Path, filtered: Workspace
+    root: Path, filtered_by_one: Workspace
 ) -> None:
     workspace = open_workspace(root)
     stored = stored_files(workspace)
@@ -385,12 +411,13 @@ def test_a_corrupt_image_in_the_middle_is_counted_named_and_the_run_goes_on(
     assert f"{stored[7][0]}," in listed
     assert listed.count("altered") + listed.count("missing") == affected
     kept = {e.candidate for e in read_shortlist(workspace)[1]}
-    assert kept <= {e.candidate for e in read_shortlist(filtered)[1]}
+    assert kept <= {e.candidate for e in read_shortlist(filtered_by_one)[1]}
     done = run_curate("filter", "--strict", "--json", workspace=root, expect=1)
     assert json.loads(done.stdout)["failed"] == affected
     assert done.stderr.endswith(f"curate: {affected} candidates could not be scored\n")
 
 
+@pytest.mark.usefixtures("one_network")
 def test_caps_and_orders_choose_among_survivors(root: Path) -> None:
     listed = {}
     for order in ("hash", "confidence", "arrival"):
@@ -449,6 +476,7 @@ def test_an_empty_workspace_and_a_wrong_number_say_so(tmp_path: Path) -> None:
         open_workspace(workspace.root, {"filter.threshold": 1.5})
 
 
+@pytest.mark.thorough
 def test_the_reference_survivors_come_out(tmp_path: Path, shared_data: Path) -> None:
     """The 18 survivors of an independent plain loop, and no other, near ones aside."""
     import csv

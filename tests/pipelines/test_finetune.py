@@ -632,6 +632,7 @@ def test_killed_while_it_learns_it_goes_on_and_ends_in_the_same_bytes(
     assert files_of(tmp_path) == ["tiny.safetensors", "tiny.safetensors.json"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_while_it_publishes_it_ends_in_the_same_bytes_and_leaves_nothing(
     tiles: Path,
@@ -660,6 +661,7 @@ def test_killed_while_it_publishes_it_ends_in_the_same_bytes_and_leaves_nothing(
     assert files_of(tmp_path) == ["tiny.safetensors", "tiny.safetensors.json"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_kills_find_a_state_that_is_not_written_atomically(
     tiles: Path, labels: str, tmp_path: Path
@@ -671,6 +673,7 @@ def test_the_kills_find_a_state_that_is_not_written_atomically(
     assert "state.safetensors is damaged" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_an_interrupt_stops_within_an_epoch_and_the_same_command_goes_on(
     tiles: Path, labels: str, tmp_path: Path

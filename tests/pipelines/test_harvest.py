@@ -814,6 +814,7 @@ def killed_twenty_times(command: list[object], *fault: str) -> int:
     return killed
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_collect_killed_twenty_times_ends_as_one_never_killed(
     tmp_path: Path, server: LoopbackServer, photos: list[bytes]

@@ -149,6 +149,7 @@ def test_the_kill_test_finds_images_that_are_named_before_they_are_there(
         killed(command, ["put:3"], workspace)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_downloads_killed_on_their_way_up_end_as_ones_never_killed(
     tmp_path: Path,

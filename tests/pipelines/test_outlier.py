@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -16,9 +17,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from typer.testing import CliRunner
 
 from curate.catalog import listing
 from curate.catalog.tables import candidates, hits
+from curate.cli.common import shared
+from curate.cli.main import app
 from curate.errors import AmbiguousNameError, UsageError
 from curate.files import csv_text, sha256_file
 from pipelines.classes import check_classes, selected
@@ -28,6 +32,7 @@ from pipelines.datasets import open_dataset
 from pipelines.deduplicate import deduplicate
 from pipelines.doctor import examine
 from pipelines.filter import run_filter
+from pipelines.ood_datasets import has_true_classes, open_inside, open_outside
 from pipelines.public import _asks, collect_public, collect_urls
 from pipelines.release import build_release
 from pipelines.report import write_report
@@ -367,7 +372,12 @@ def test_the_doctor_finds_concepts_that_are_not_listed_or_not_outside(
 # Released
 
 
-def test_a_release_has_the_layout_of_imagenet_o(filtered: Workspace, tmp_path: Path) -> None:
+def test_a_release_has_the_layout_of_imagenet_o_and_its_card_a_command_that_works(
+    filtered: Workspace,
+    tmp_path: Path,
+    package_photos: Photos,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     workspace = open_workspace(copy_of(filtered.root, tmp_path / "copy"))
     summary = build_release(workspace, "0.1.0", unreviewed=True)
     root = Path(summary["path"])
@@ -390,9 +400,29 @@ def test_a_release_has_the_layout_of_imagenet_o(filtered: Workspace, tmp_path: P
     assert len(rows) == len(listed) - twice
     text = (root / "README.md").read_text(encoding="utf-8")
     assert "Images by concept" in text
-    assert "curate evaluate" not in text
-    with pytest.raises(UsageError, match="folders name what a photo is taken for"):
+    (command,) = re.findall(r"^    curate (evaluate .*)$", text, flags=re.MULTILINE)
+    assert command == "evaluate 0.1.0 --in-distribution val --model lite/efficientnet_lite2"
+    with pytest.raises(UsageError, match="folders name what a .* add --in-distribution DIR"):
         open_dataset(root)
+    outside = open_outside(root)
+    assert (outside.truth, outside.chosen_by) == (False, "the release")
+    assert list(outside.paths) == sorted(row["path"] for row in rows)
+    assert set(outside.wnids) == folders
+    assert outside.release is not None
+    assert outside.release.selection == {model["fingerprint"] for model in record["models"]}
+    assert not has_true_classes(root)
+    with pytest.raises(UsageError, match="holds images of something else, in ImageNet-O layout"):
+        open_inside(root, outside.space)
+    # What the card says to do works as it stands there.
+    for path, index in package_photos[:10]:
+        (root.parent / "val" / outside.space.wnids[index]).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root.parent / "val" / outside.space.wnids[index])
+    monkeypatch.chdir(root.parent)
+    monkeypatch.setattr(shared, "workspace", None)
+    done = CliRunner().invoke(app, ["--json", *command.split()])
+    assert done.exit_code == 0, done.output
+    (result,) = json.loads(done.stdout)["results"]
+    assert "aupr_msp" in json.dumps(result)
 
 
 @pytest.mark.slow

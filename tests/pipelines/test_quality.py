@@ -38,6 +38,11 @@ CHANGES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
+
+
 def changed(photo: Image.Image, what: tuple[str, ...]) -> Image.Image:
     if "dark" in what:
         photo = photo.point([level // 6 for level in range(256)] * 3)

@@ -29,7 +29,8 @@ from pipelines.collect import collect_folder
 from pipelines.filter import begin_run, run_filter
 from pipelines.filter_run import FilterRun
 from pipelines.ray_cluster import Cluster, _signal_handlers_kept, import_ray
-from pipelines.ray_engine import Actor, RayEngine, own_code
+from pipelines.ray_crew import own_code
+from pipelines.ray_engine import Actor, RayEngine
 from pipelines.scoring import Job, Scored
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.pipelines.engine_parts import (
@@ -94,6 +95,7 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_and_then_a_node_are_killed_and_the_bytes_are_the_same(
@@ -104,7 +106,7 @@ def test_a_worker_and_then_a_node_are_killed_and_the_bytes_are_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A node that joins meanwhile gets a worker too."""
-    monkeypatch.setattr("pipelines.ray_engine._GROW", 0.5)
+    monkeypatch.setattr("pipelines.ray_crew._GROW", 0.5)
     engines: list[RayEngine] = []
     sizes: list[int] = []
 
@@ -223,6 +225,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert gone(late, 60)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_worker_on_a_gpu_leaves_the_bytes_that_this_process_would(
@@ -260,6 +263,7 @@ def test_a_worker_with_other_code_or_weights_is_refused(run: FilterRun) -> None:
     assert "found other weights for lite/efficientnet_lite0" in fault.text
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_worker_that_does_not_find_the_store_says_so_and_fails_no_candidate(
     run: FilterRun, tmp_path: Path
@@ -296,6 +300,24 @@ def test_a_worker_that_does_not_find_the_store_says_so_and_fails_no_candidate(
 def test_a_cluster_that_is_not_there_is_told_at_once(address: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Cluster(address, 1, 0).join()
+
+
+@pytest.mark.slow
+def test_a_program_that_has_imported_ray_before_gets_a_cluster_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+    cluster = Cluster("", 1, 0)
+    cluster.join()
+    try:
+        assert cluster.resources()["CPU"] == 1
+    finally:
+        cluster.leave()
 
 
 def test_ray_does_not_get_to_handle_signals_that_stop_a_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -41,8 +42,11 @@ main()
 
 
 @pytest.fixture(autouse=True)
-def chunks_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of two, and one network: what it says is not what is tested here."""
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "2")
+    monkeypatch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
+    monkeypatch.setenv("CURATE_FILTER__BACKEND", "torch")
 
 
 @pytest.fixture
@@ -107,21 +111,29 @@ def test_postgresql_and_sqlite_give_the_same_bytes(
 
 
 def test_several_filters_share_a_run_and_a_killed_one_loses_nothing(
-    make_workspace: Callable[[str], Workspace],
+    make_workspace: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two are processes, of which one is killed, and this one is the third."""
+    monkeypatch.setattr(sharing, "LEASE_SECONDS", 3.0)
     alone = make_workspace("sqlite")
     run_filter(alone)
     shared = make_workspace("postgresql")
-    filters = [start(shared.root) for _ in range(3)]
+    filters = [start(shared.root) for _ in range(2)]
     try:
         wait_for(shared, parts_named=1)
+        # Who has written the first part, so that others write some as well.
+        first = writer_of_the_first_part(shared)
+        filters.sort(key=lambda process: process.pid != first)
         filters[0].send_signal(signal.SIGKILL)
+        mine = open_workspace(shared.root)
+        summary = run_filter(mine)
+        mine.close()
         ends = [process.communicate(timeout=200) for process in filters]
     finally:
         for process in filters:
             process.kill()
-    assert filters[0].returncode == -signal.SIGKILL
-    assert [process.returncode for process in filters[1:]] == [0, 0], ends
+    assert [process.returncode for process in filters] == [-signal.SIGKILL, 0], ends
+    assert json.loads(ends[1][0])["run"] == summary["run"]
     assert said(shared) == said(alone)
     with shared.catalogue.read() as connection:
         rows = connection.execute(select(parts.c.number, parts.c.file)).all()
@@ -133,19 +145,29 @@ def test_several_filters_share_a_run_and_a_killed_one_loses_nothing(
     alone.close()
 
 
+@pytest.mark.thorough
 def test_a_filter_that_comes_later_gets_the_summary_of_the_run_that_has_ended(
-    make_workspace: Callable[[str], Workspace],
+    make_workspace: Callable[[str], Workspace], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shared = make_workspace("postgresql")
     summary = run_filter(shared)
-    late = start(shared.root)
-    told, errors = late.communicate(timeout=100)
-    assert late.returncode == 0, errors
-    assert summary["run"] in told
-    assert "has ended before" in errors
+    late = open_workspace(shared.root)
+    assert run_filter(late) == summary
+    late.close()
+    assert "has ended before" in capsys.readouterr().err
     with shared.catalogue.read() as connection:
         assert len(judging.all_runs(connection)) == 1
     shared.close()
+
+
+def writer_of_the_first_part(workspace: Workspace) -> int:
+    """The number of the process; holders are called by host, process and tag, and files by tag."""
+    with workspace.catalogue.read() as connection:
+        file = connection.scalar(select(parts.c.file).order_by(parts.c.number))
+        holders = connection.scalars(select(claims.c.holder).where(claims.c.holder.is_not(None)))
+        pids = {tag: int(pid) for _, pid, tag in (holder.split() for holder in holders)}
+    assert file is not None
+    return pids[file.partition("-")[2].partition(".")[0]]
 
 
 def wait_for(workspace: Workspace, parts_named: int) -> None:
@@ -157,6 +179,7 @@ def wait_for(workspace: Workspace, parts_named: int) -> None:
     raise AssertionError("no part was named")
 
 
+@pytest.mark.thorough
 def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
     make_workspace: Callable[[str], Workspace],
 ) -> None:
@@ -177,10 +200,8 @@ def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
 
 
 @pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One model, and leases that nobody renews during a test."""
-    monkeypatch.setenv("CURATE_FILTER__MODELS", '["lite/efficientnet_lite0"]')
-    monkeypatch.setenv("CURATE_FILTER__BACKEND", "torch")
+def long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody renews them during a test."""
     monkeypatch.setattr(sharing, "LEASE_SECONDS", 600.0)
 
 
@@ -192,7 +213,7 @@ def lose_the_end(workspace: Workspace) -> None:
     assert lost.rowcount == 1
 
 
-@pytest.mark.usefixtures("quickly")
+@pytest.mark.usefixtures("long_leases")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_of_two_ends_one_is_recorded_and_told_by_both(
     make_workspace: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch, when: str
@@ -221,7 +242,7 @@ def test_of_two_ends_one_is_recorded_and_told_by_both(
     shared.close()
 
 
-@pytest.mark.usefixtures("quickly")
+@pytest.mark.usefixtures("long_leases")
 def test_a_run_whose_parts_are_taken_back_at_its_end_is_ended_anew(
     make_workspace: Callable[[str], Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:

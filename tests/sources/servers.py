@@ -212,7 +212,7 @@ class LoopbackServer:
                 outer._answerer(split.path)(Exchange(self, request, outer._over))
                 self.wfile.flush()
 
-            do_POST = do_HEAD = do_GET
+            do_POST = do_HEAD = do_PATCH = do_DELETE = do_GET
 
             def log_message(self, format: str, *args: object) -> None:
                 pass

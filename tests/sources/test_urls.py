@@ -550,7 +550,7 @@ from tests.running import peak
 hits = UrlList(Path(sys.argv[1])).search(Query())
 next(hits)
 if sys.argv[1].endswith("parquet"):
-    for _ in range(50_000):
+    for _ in range(25_000):
         next(hits)
 first = peak()
 count = sum(hit.refusal is None for hit in hits)
@@ -561,7 +561,7 @@ print(count, peak() - first)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_a_long_list_is_streamed(tmp_path: Path, ending: str) -> None:
-    rows = 200_000
+    rows = 100_000
     path = tmp_path / f"list.{ending}"
     urls = [f"https://example.org/photos/{n}.jpg" for n in range(rows)]
     if ending == "csv":
@@ -573,14 +573,14 @@ def test_a_long_list_is_streamed(tmp_path: Path, ending: str) -> None:
     else:
         # Memory is that of a row group.
         table = pa.table({"url": urls, "label": ["n02268443"] * rows})
-        pq.write_table(table, path, row_group_size=20_000)
+        pq.write_table(table, path, row_group_size=10_000)
     told = subprocess.run(
         [sys.executable, "-c", MEASURE, path], check=True, capture_output=True, text=True
     )
     count, kilobytes = map(int, told.stdout.split())
-    assert count >= rows - 50_001
-    # One row group of all rows takes 30 MB more.
-    assert kilobytes < 16_000
+    assert count >= rows - 25_001
+    # One row group of all rows takes 60 MB more.
+    assert kilobytes < 8_000
 
     hits = UrlList(path).search(Query())
     cursor = [next(hits).cursor for _ in range(rows - 10)][-1]
