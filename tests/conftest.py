@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from curate.settings import preset_text
@@ -24,6 +25,13 @@ from tests.postgres import Server, installed
 # Before torch is imported: several test processes share the cores, and threads that wait for each
 # other on oversubscribed cores cost tenfold. The processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What lands must hang neither on a draw nor on a busy machine: CI tries the same examples each
+# time, everybody else others; nowhere does a slow one fail.
+ANY_PACE = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("curate", **ANY_PACE)
+hypothesis.settings.register_profile("curate-ci", **ANY_PACE, derandomize=True, database=None)
+hypothesis.settings.load_profile("curate-ci" if os.environ.get("CURATE_CI") == "1" else "curate")
 
 ROOT = Path(__file__).resolve().parent.parent
 
