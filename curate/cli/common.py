@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from curate.errors import StorageError
+from curate.errors import StorageError, WorkspaceError
 from curate.progress import bearable
 
 if TYPE_CHECKING:
@@ -92,6 +92,52 @@ Run = Annotated[
         show_default=False,
     ),
 ]
+ByClass = Annotated[
+    bool,
+    typer.Option("--by-class", help="Show the funnel of each class as well. Example: --by-class"),
+]
+Form = Annotated[
+    Literal["csv", "jsonl"],
+    typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
+]
+Resamples = Annotated[
+    int, typer.Option("--resamples", help="Refits of each line's band. Example: --resamples 1000")
+]
+
+
+def label_space_option(example: str, default: str) -> Any:
+    """The option `--label-space`, of which commands differ in the example and what they default to.
+
+    Args:
+        example: a preset.
+        default: what is taken without it, in words that end the sentence.
+    """
+    return typer.Option(
+        "--label-space",
+        help=f"A preset or a CSV file. Example: --label-space {example}. Default: {default}.",
+        show_default=False,
+    )
+
+
+def ray_address_option(default: str) -> Any:
+    """The option `--ray-address`; `default` is what is taken without it, in words."""
+    return typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="With --engine ray: the cluster to join (auto, HOST:PORT or ray://HOST:PORT). "
+        f"Example: --ray-address auto. Default: {default}.",
+        show_default=False,
+    )
+
+
+def report_option(what: str, example: str) -> Any:
+    """The option `--report DIR`; `what` is written there, and `example` is such a folder."""
+    return typer.Option(
+        "--report",
+        metavar="DIR",
+        help=f"Where to write {what}. Example: --report {example}. Default: nowhere.",
+        show_default=False,
+    )
 
 
 def workspace(options: Mapping[str, Any] | None = None) -> Workspace:
@@ -100,6 +146,36 @@ def workspace(options: Mapping[str, Any] | None = None) -> Workspace:
     from pipelines.workspace import open_workspace
 
     return open_workspace(find_workspace(shared.workspace), options)
+
+
+def root_if_any() -> Path | None:
+    """The folder of the workspace, for a command that works without one as well.
+
+    Raises:
+        WorkspaceError: one is named, and there is none.
+    """
+    from curate.settings import find_workspace
+
+    try:
+        return find_workspace(shared.workspace)
+    except WorkspaceError:
+        if shared.workspace is not None:
+            raise
+        return None
+
+
+def workspace_if_any() -> Workspace | None:
+    """Open the workspace, for a command that works without one as well.
+
+    Raises:
+        WorkspaceError: one is named that is none, or that this version cannot read.
+    """
+    try:
+        return workspace()
+    except WorkspaceError:
+        if shared.workspace is not None:
+            raise
+        return None
 
 
 def emit(summary: Mapping[str, Any], text: str = "") -> None:

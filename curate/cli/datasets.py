@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Debug, Device, Json, NoCache, emit, table
+from curate.cli.common import (
+    Debug,
+    Device,
+    Json,
+    NoCache,
+    emit,
+    label_space_option,
+    report_option,
+    table,
+)
 from curate.errors import VerificationError
 
 
@@ -86,21 +95,14 @@ def evaluate(
     ] = None,
     label_space: Annotated[
         str | None,
-        typer.Option(
-            help="A preset or a CSV file. Example: --label-space imagenet-a. Default: the "
-            "release's own, else the smallest preset that holds every class; for images of "
-            "something else imagenet-o.",
-            show_default=False,
+        label_space_option(
+            "imagenet-a",
+            "the release's own, else the smallest preset that holds every class; for images of "
+            "something else imagenet-o",
         ),
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write a page, results and predictions. Example: --report results. "
-            "Default: nowhere.",
-            show_default=False,
-        ),
+        Path | None, report_option("a page, results and predictions", "results")
     ] = None,
     temperature_split: Annotated[
         float | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -20,13 +20,16 @@ from curate.choices import (
     Views,
 )
 from curate.cli.common import (
+    ByClass,
     Classes,
     Debug,
+    Form,
     Json,
     Run,
     Strict,
     counts,
     emit,
+    ray_address_option,
     shared,
     table,
     workspace,
@@ -177,13 +180,7 @@ def filter_(
         ),
     ] = None,
     ray_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="With --engine ray: the cluster to join (auto, HOST:PORT or ray://HOST:PORT). "
-            "Example: --ray-address auto. Default: the setting (one of this machine's own).",
-            show_default=False,
-        ),
+        str | None, ray_address_option("the setting (one of this machine's own)")
     ] = None,
     control: Annotated[
         int | None,
@@ -221,12 +218,7 @@ def filter_(
             show_default=False,
         ),
     ] = None,
-    by_class: Annotated[
-        bool,
-        typer.Option(
-            "--by-class", help="Show the funnel of each class as well. Example: --by-class"
-        ),
-    ] = False,
+    by_class: ByClass = False,
     strict: Strict = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -365,10 +357,7 @@ def shortlist(
             "--control",
         ),
     ] = False,
-    form: Annotated[
-        Literal["csv", "jsonl"],
-        typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
-    ] = "csv",
+    form: Form = "csv",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from curate.choices import STAGES
-from curate.cli.common import Debug, Json, Run, counts, emit, table, workspace
+from curate.cli.common import ByClass, Debug, Json, Run, counts, emit, table, workspace
 from curate.errors import VerificationError
 
 
@@ -20,12 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status_(
-    by_class: Annotated[
-        bool,
-        typer.Option(
-            "--by-class", help="Show the funnel of each class as well. Example: --by-class"
-        ),
-    ] = False,
+    by_class: ByClass = False,
     quality: Annotated[
         bool,
         typer.Option(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.cli.common import Debug, Device, Json, NoCache, emit, shared, table, workspace
+from curate.cli.common import (
+    Debug,
+    Device,
+    Json,
+    NoCache,
+    Resamples,
+    emit,
+    report_option,
+    table,
+    workspace_if_any,
+)
 from curate.cli.robustness_testbed import sizes_of
-from curate.errors import UsageError, WorkspaceError
-
-if TYPE_CHECKING:
-    from pipelines.workspace import Workspace
-
+from curate.errors import UsageError
 
 #: The most models of a group that the terminal lists.
 MOST = 25
@@ -153,18 +159,8 @@ def bias(
             show_default=False,
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write results, plots and a page. Example: --report bias. "
-            "Default: nowhere.",
-            show_default=False,
-        ),
-    ] = None,
-    resamples: Annotated[
-        int, typer.Option(help="Refits of each line's band. Example: --resamples 1000")
-    ] = 1000,
+    report: Annotated[Path | None, report_option("results, plots and a page", "bias")] = None,
+    resamples: Resamples = 1000,
     device: Device = "auto",
     no_cache: NoCache = False,
     as_json: Json = False,
@@ -193,7 +189,7 @@ def bias(
         if x is None or y is None:
             raise UsageError("--table needs the settings to compare: --x SETTING --y SETTING")
         summary = bias_from_table(
-            _workspace(),
+            workspace_if_any(),
             file,
             options,
             x=x,
@@ -216,7 +212,7 @@ def bias(
         from pipelines.evaluate_cache import cache_folder
 
         summary = bias_of_release(
-            _workspace(),
+            workspace_if_any(),
             release,
             standard,
             model or (),
@@ -241,13 +237,3 @@ def _notes(summary: dict[str, Any]) -> list[str]:
             "note: this release was not built in the workspace, so no card will tell of it"
         )
     return notes
-
-
-def _workspace() -> Workspace | None:
-    """The workspace, where there is one; one that was named must be there."""
-    try:
-        return workspace()
-    except WorkspaceError:
-        if shared.workspace is not None:
-            raise
-        return None

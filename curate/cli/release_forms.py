@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from curate.choices import PACK_FORMS
-from curate.cli.common import Debug, Json, emit, shared
+from curate.cli.common import Debug, Json, emit, root_if_any
 
 
 def register(group: typer.Typer) -> None:
@@ -54,16 +54,9 @@ def pack(
 
     Example: curate release pack 1.0.0 --form tar --form parquet --out packed
     """
-    from curate.errors import WorkspaceError
-    from curate.settings import find_workspace
     from pipelines.release_forms import find_release, pack_release
 
-    try:
-        workspace = find_workspace(shared.workspace)
-    except WorkspaceError:
-        if shared.workspace is not None:
-            raise
-        workspace = None
+    workspace = root_if_any()
     folder = find_release(release, workspace)
     retracted = _retracted(folder, workspace)
     summary = pack_release(folder, out, form, shard_images=shard_images, retracted=retracted)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from curate.choices import Retraction
-from curate.cli.common import Debug, Json, counts, emit, shared, workspace
-from curate.errors import VerificationError, WorkspaceError
-
-if TYPE_CHECKING:
-    from pipelines.workspace import Workspace
+from curate.cli.common import Debug, Json, counts, emit, workspace, workspace_if_any
+from curate.errors import VerificationError
 
 
 def register(group: typer.Typer) -> None:
@@ -74,7 +71,7 @@ def verify(
     from pipelines.release_verify import verify as run
 
     summary = run(
-        _workspace(), path, tombstones=tombstones, sha256=sha256, allow_hosts=allow_host or ()
+        workspace_if_any(), path, tombstones=tombstones, sha256=sha256, allow_hosts=allow_host or ()
     )
     found = summary["problem_counts"]
     what = f"release {summary['version']}" if summary["version"] else summary["dataset"]
@@ -113,7 +110,7 @@ def diff(
     """
     from pipelines.release_diff import diff_releases, diff_text
 
-    summary = diff_releases(_workspace(), before, after, page)
+    summary = diff_releases(workspace_if_any(), before, after, page)
     text = diff_text(summary)
     if "path" in summary:
         text += f"\npage: {summary['path']}"
@@ -172,13 +169,3 @@ def retract(
     elif not summary["already"]:
         text += "\nthe next build is a major one; withdraw these versions where they are published"
     emit(summary, text)
-
-
-def _workspace() -> Workspace | None:
-    """The workspace, where there is one; one that was named must be there."""
-    try:
-        return workspace()
-    except WorkspaceError:
-        if shared.workspace is not None:
-            raise
-        return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Debug, Json, Run, counts, emit, shared, table, workspace
+from curate.cli.common import Debug, Form, Json, Run, counts, emit, shared, table, workspace
 from curate.errors import UsageError
 
 #: Rows of the longest tables; --by-class and --json tell of all.
@@ -71,10 +71,7 @@ def status(
 
 
 def export(
-    form: Annotated[
-        Literal["csv", "jsonl"],
-        typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
-    ] = "csv",
+    form: Form = "csv",
     out: Annotated[
         Path | None,
         typer.Option(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.cli.common import Debug, Device, Json, Strict, emit
+from curate.cli.common import Debug, Device, Json, Strict, emit, label_space_option, report_option
 from curate.errors import VerificationError
 
 
@@ -130,10 +130,9 @@ def corruptions(
     ] = None,
     label_space: Annotated[
         str | None,
-        typer.Option(
-            help="A preset or a CSV file. Example: --label-space imagenet-a. Default: the "
-            "release's own, else the smallest preset that holds every class folder.",
-            show_default=False,
+        label_space_option(
+            "imagenet-a",
+            "the release's own, else the smallest preset that holds every class folder",
         ),
     ] = None,
     labels: Annotated[
@@ -147,11 +146,8 @@ def corruptions(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write a page and tables; what is finished is kept there, so that a "
-            "rerun goes on. Example: --report results. Default: nowhere.",
-            show_default=False,
+        report_option(
+            "a page and tables; what is finished is kept there, so that a rerun goes on", "results"
         ),
     ] = None,
     device: Device = "auto",

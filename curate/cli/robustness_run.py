@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from curate.cli.common import Debug, Device, Json, Strict, emit, table
+from curate.cli.common import Debug, Device, Json, Strict, emit, ray_address_option, table
 from curate.errors import UsageError, VerificationError
 
 
@@ -126,15 +126,7 @@ def run_models(
             "Example: --engine ray"
         ),
     ] = "local",
-    ray_address: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="With --engine ray: the cluster to join (auto, HOST:PORT or ray://HOST:PORT). "
-            "Example: --ray-address auto. Default: one of this machine's own.",
-            show_default=False,
-        ),
-    ] = "",
+    ray_address: Annotated[str, ray_address_option("one of this machine's own")] = "",
     list_settings: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from curate.cli.common import Debug, Json, emit, table
+from curate.cli.common import Debug, Json, Resamples, emit, report_option, table
 from curate.errors import UsageError
 
 
@@ -110,18 +110,8 @@ def place_models(
             show_default=False,
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write results, plots and a page. Example: --report testbed. "
-            "Default: nowhere.",
-            show_default=False,
-        ),
-    ] = None,
-    resamples: Annotated[
-        int, typer.Option(help="Refits of each line's band. Example: --resamples 1000")
-    ] = 1000,
+    report: Annotated[Path | None, report_option("results, plots and a page", "testbed")] = None,
+    resamples: Resamples = 1000,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Classes, Debug, Json, counts, emit, shared, table, workspace
+from curate.cli.common import (
+    Classes,
+    Debug,
+    Json,
+    counts,
+    emit,
+    label_space_option,
+    root_if_any,
+    table,
+    workspace,
+)
 
 #: Most problems shown at a terminal.
 _MOST_SHOWN = 100
@@ -54,13 +64,7 @@ def init(
 
 
 _LabelSpace = Annotated[
-    str | None,
-    typer.Option(
-        "--label-space",
-        help="A preset or a CSV file. Example: --label-space imagenet-o. Default: the "
-        "workspace's, else imagenet-1k.",
-        show_default=False,
-    ),
+    str | None, label_space_option("imagenet-o", "the workspace's, else imagenet-1k")
 ]
 
 
@@ -99,7 +103,7 @@ def list_classes(
 
     if usable and concepts is None:
         raise UsageError("--usable is about concepts: name them with --concepts wordnet")
-    root = _root_if_any()
+    root = root_if_any()
     own = "imagenet-1k" if root is None else load_settings(root).label_space
     space = load_label_space(label_space) if label_space else load_label_space(own, root)
     known = space if concepts is None else load_concepts(concepts)
@@ -153,7 +157,7 @@ def check_classes(
     from curate.errors import VerificationError
     from pipelines.classes import check_classes as check
 
-    opened = None if _root_if_any() is None else workspace()
+    opened = None if root_if_any() is None else workspace()
     try:
         found = check(opened, classes=classes or (), label_space=label_space, concepts=concepts)
     finally:
@@ -182,16 +186,3 @@ def _told(found: Mapping[str, Any]) -> str:
     lines.append(f"checked {' and '.join(checked)}")
     lines.append(f"{found['refused']:,} refused, {found['warned']:,} warned{counted}")
     return "\n".join(lines)
-
-
-def _root_if_any() -> Path | None:
-    """The workspace that is named or above, if any: these commands work without one."""
-    from curate.errors import WorkspaceError
-    from curate.settings import find_workspace
-
-    try:
-        return find_workspace(shared.workspace)
-    except WorkspaceError:
-        if shared.workspace is not None:
-            raise
-        return None
