@@ -105,7 +105,7 @@ _CC_PATH = re.compile(
 )
 _CC_WORDS = re.compile(
     r"(?P<cc>cc )?(?P<elements>(?:by|nc|nd|sa)(?: (?:by|nc|nd|sa))*)"
-    rf"(?: (?P<version>[1-4]\.\d|[134]))?(?: (?P<port>{_PORT}))?"
+    rf"(?: (?:(?P<version>[1-4]\.\d|[134])|unversioned))?(?: (?P<port>{_PORT}))?"
 )
 _LEAD = re.compile(r"^(?:this (?:work|photo|image|picture) is )?licen[cs]ed under (?:an? |the )?")
 _SPELT = (
@@ -230,7 +230,7 @@ def _fold(text: str) -> str:
 def _from_words(words: str) -> Licence:
     if words in _BY_WORDS:
         return _BY_WORDS[words]
-    found = _CC_WORDS.fullmatch(words.removeprefix("licenseref ").removesuffix(" unversioned"))
+    found = _CC_WORDS.fullmatch(words.removeprefix("licenseref "))
     # "Attribution" alone, without "Creative Commons" or a version, is a licence of its own.
     if found is None or not (found["cc"] or found["version"]):
         return UNKNOWN

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curate.errors import UsageError
@@ -243,10 +244,20 @@ def test_any_text_has_a_licence_that_is_its_own_fixed_point(text: str) -> None:
 
 
 @given(st.sampled_from(CC), st.text(st.characters(categories=["L"]), min_size=4, max_size=20))
+@example("CC-BY-4.0", "unversioned")
+@example("CC-BY-4.0", "\uff44\uff45\uff45\uff44")  # "deed" in full width
 def test_a_remark_beside_a_licence_makes_it_unknown(identifier: str, remark: str) -> None:
     noise = {"unported", "generic", "universal", "deed", "international", "version", "licence"}
-    if remark.casefold() not in noise | {"license", "scotland"}:
-        assert parse(f"{identifier} {remark}") is UNKNOWN
+    word = unicodedata.normalize("NFKC", remark).casefold()
+    assert (parse(f"{identifier} {remark}") is UNKNOWN) or word in noise | {"license", "scotland"}
+
+
+@pytest.mark.parametrize("identifier", CC)
+def test_a_licence_with_a_version_is_not_without_one(identifier: str) -> None:
+    stem, _, version = identifier.rpartition("-")
+    for text in (f"{identifier} unversioned", f"{stem} unversioned {version}"):
+        assert parse(text) is UNKNOWN
+    assert parse(f"{stem} unversioned").id == f"LicenseRef-{stem}-unversioned"
 
 
 def test_spdx_lists_every_id_that_claims_to_be_listed() -> None:
