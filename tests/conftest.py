@@ -15,6 +15,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from curate.settings import preset_text
 from tests.object_store import ObjectStore
@@ -31,7 +33,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 ANY_PACE = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("curate", **ANY_PACE)
 hypothesis.settings.register_profile("curate-ci", **ANY_PACE, derandomize=True, database=None)
-hypothesis.settings.load_profile("curate-ci" if os.environ.get("CURATE_CI") == "1" else "curate")
+if os.environ.get("CURATE_CI") == "1":
+    hypothesis.settings.load_profile("curate-ci")
+    # Hypothesis also draws the constants of all modules that happen to be imported: other ones in
+    # each test process, and other examples after any change of code. There is no setting for it.
+    providers._get_local_constants = Constants  # type: ignore[assignment]
+else:
+    hypothesis.settings.load_profile("curate")
 
 ROOT = Path(__file__).resolve().parent.parent
 
