@@ -16,6 +16,11 @@ from curate.images.sniffing import Format
 
 # What XMP, makers' own blocks and texts call a position, an owner or a serial number.
 _PRIVATE = re.compile(rb"gps|owner[ _]?name|serial[ _]?number", re.IGNORECASE)
+# The same in EXIF, where a small picture's bytes would tell of "gps" by chance.
+_PRIVATE_EXIF = re.compile(
+    rb"gps[ _]?(?:latitude|longitude|position|coordinate)|owner[ _]?name|serial[ _]?number",
+    re.IGNORECASE,
+)
 
 _JFIF, _APP1, _APP2, _ADOBE, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xFE
 _EXIF_PREFIX, _ICC_PREFIX, _MPF_PREFIX = b"Exif\0\0", b"ICC_PROFILE\0", b"MPF\0"
@@ -38,7 +43,8 @@ def without_metadata(
 
     Positions (GPS), owners and serial numbers of cameras and lenses, makers' own notes and what
     follows the image (a phone's second picture or film) are removed; XMP as a whole where it tells
-    any of that. Its orientation and colour profile stay, so a decoder gives the same pixels.
+    any of that, and EXIF where words left over in it do. Its orientation and colour profile stay,
+    so a decoder gives the same pixels.
 
     Args:
         data: bytes that `curate.images.decode.decode` accepts.
@@ -74,9 +80,12 @@ def _exif(block: bytes, everything: bool) -> bytes | None:
     if everything:
         return least
     kept = exif.without_private(block)
-    if kept is None or exif.read_exif(kept).orientation != orientation:
+    if kept is None:
         return least
-    return kept
+    # What no directory leads to is still there to be read, and directories may overlap.
+    left = exif.read_exif(kept)
+    told = left.has_gps or _tells(kept, _PRIVATE_EXIF)
+    return least if told or left.orientation != orientation else kept
 
 
 def _jpeg(data: bytes, everything: bool, behind: bool) -> bytes:
@@ -133,9 +142,9 @@ def _jpeg_keeps(marker: int, body: memoryview, everything: bool, cut: bool) -> b
     return not (extended or _tells(body))
 
 
-def _tells(body: bytes | memoryview) -> bool:
+def _tells(body: bytes | memoryview, private: re.Pattern[bytes] = _PRIVATE) -> bool:
     # UTF-16 differs by zeros.
-    return _PRIVATE.search(bytes(body).replace(b"\0", b"")) is not None
+    return private.search(bytes(body).replace(b"\0", b"")) is not None
 
 
 def _jpeg_segment(marker: int, body: bytes) -> bytes:

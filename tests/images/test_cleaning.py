@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin, features
 
@@ -152,6 +152,23 @@ def test_damaged_exif_goes_as_a_whole_and_the_orientation_stays(
     assert decode(cleaned)[0].tobytes() == decode(data)[0].tobytes()
 
 
+@pytest.mark.parametrize("form", FORMS[:3])
+@pytest.mark.parametrize("coding", ["ascii", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "left", ["exif:GPSLatitude=48,8.1N", "gps position 48.1, 11.5", f"OwnerName {OWNER}"]
+)
+def test_what_no_directory_of_exif_leads_to_goes_as_well(
+    package_photos: list[tuple[Path, int]], form: Format, coding: str, left: str
+) -> None:
+    block = _exif().tobytes() + left.encode(coding)
+    data = _file(package_photos[0][0], form, MILD, exif=block, pnginfo=None)
+    assert left.encode(coding) in data
+    cleaned = without_metadata(data, form)
+    assert left.encode(coding) not in cleaned
+    assert decode(cleaned)[0].tobytes() == decode(data)[0].tobytes()
+    assert without_metadata(cleaned, form) == cleaned
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     junk=st.binary(max_size=60),
@@ -159,6 +176,8 @@ def test_damaged_exif_goes_as_a_whole_and_the_orientation_stays(
     value=st.integers(0, 2**32 - 1),
     form=st.sampled_from(["JPEG", "PNG"]),
 )
+@example(b"exif:GPSLatitude", 10, 0, "JPEG")
+@example(b"exif:GPSLatitude", 10, 0, "PNG")
 def test_no_exif_changes_a_pixel_or_fails(junk: bytes, at: int, value: int, form: Format) -> None:
     block = bytearray(_exif(1).tobytes()[6:])
     at = min(at, len(block) - 4)
