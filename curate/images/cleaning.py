@@ -56,7 +56,8 @@ def without_metadata(
         The very same bytes where there is nothing to remove.
 
     Raises:
-        ValueError: another format.
+        ValueError: another format, or a TIFF whose metadata are damaged or tell of that where no
+            directory leads: its pixels may lie anywhere between them.
     """
     match kind:
         case "JPEG":
@@ -66,7 +67,9 @@ def without_metadata(
         case "WEBP":
             return _webp(data, everything)
         case "TIFF" if not everything:
-            return exif.without_private(data) or data
+            if (kept := _exif_kept(data)) is None:
+                raise ValueError("metadata of this TIFF file cannot be removed alone")
+            return kept
         case "BMP":
             return data
         case _:
@@ -79,13 +82,17 @@ def _exif(block: bytes, everything: bool) -> bytes | None:
     least = exif.only_orientation(orientation) if orientation != 1 else None
     if everything:
         return least
+    kept = _exif_kept(block)
+    return least if kept is None or exif.read_exif(kept).orientation != orientation else kept
+
+
+def _exif_kept(block: bytes) -> bytes | None:
+    """An EXIF block or TIFF file without what is private; None where some of that would be left."""
     kept = exif.without_private(block)
-    if kept is None:
-        return least
     # What no directory leads to is still there to be read, and directories may overlap.
-    left = exif.read_exif(kept)
-    told = left.has_gps or _tells(kept, _PRIVATE_EXIF)
-    return least if told or left.orientation != orientation else kept
+    if kept is None or exif.read_exif(kept).has_gps or _tells(kept, _PRIVATE_EXIF):
+        return None
+    return kept
 
 
 def _jpeg(data: bytes, everything: bool, behind: bool) -> bytes:

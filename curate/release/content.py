@@ -50,7 +50,8 @@ def content_of(
         extension: what they call for.
         notes: what was noticed when it was taken in (`curate.images.decode.NOTES`).
         metadata: "clean" removes positions, owners and serial numbers, "strip" all that is no
-            orientation and no colour profile, "keep" nothing.
+            orientation and no colour profile, "keep" nothing. A TIFF of which they cannot be
+            removed alone is re-encoded.
         what: names the image in errors.
 
     Raises:
@@ -65,7 +66,12 @@ def content_of(
         if metadata == "strip" and kind not in SEPARABLE:
             return Content(_as_png(data), "png", reencoded=True)
         behind = not REMOVED_NOTES.isdisjoint(notes)
-        cleaned = without_metadata(data, kind, everything=metadata == "strip", behind=behind)
+        try:
+            cleaned = without_metadata(data, kind, everything=metadata == "strip", behind=behind)
+        except ValueError:
+            if kind != "TIFF":
+                raise
+            return Content(_as_png(data), "png", reencoded=True)
         if kind == "TIFF" and cleaned != data and not _same_pixels(data, cleaned):
             return Content(_as_png(data), "png", reencoded=True)
     except ImageRefused as refusal:

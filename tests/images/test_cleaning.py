@@ -152,6 +152,56 @@ def test_damaged_exif_goes_as_a_whole_and_the_orientation_stays(
     assert decode(cleaned)[0].tobytes() == decode(data)[0].tobytes()
 
 
+def tiff_of_a_camera(camera_at: int = 0, left: bytes = b"") -> bytes:
+    """A TIFF with a position and the computer's owner, and another directory wherever it is told.
+
+    Args:
+        camera_at: where the directory of the camera begins; 0 for none.
+        left: bytes that no directory leads to.
+    """
+    buffer = io.BytesIO()
+    exif = Image.Exif()
+    exif[316] = OWNER + "'s computer"
+    Image.radial_gradient("L").convert("RGB").save(buffer, "TIFF", exif=exif)
+    data = buffer.getvalue() + left
+    data += b"\0" * (len(data) % 2)
+    assert data[:4] == b"II*\0"
+    first = blocks.read_directory(data, struct.unpack_from("<I", data, 4)[0], "<")
+    entries = {
+        tag: struct.pack("<HHI", tag, kind, count) + data[at : at + 4]
+        for tag, (kind, count, at) in first.entries.items()
+    }
+    # A latitude of 48 degrees north: one reference, which stands in its entry.
+    gps = struct.pack("<HHHI4sI", 1, 1, 2, 2, b"N\0\0\0", 0)
+    entries[34853] = struct.pack("<HHII", 34853, 4, 1, len(data))
+    if camera_at:
+        entries[34665] = struct.pack("<HHII", 34665, 4, 1, camera_at)
+    listed = b"".join(entries[tag] for tag in sorted(entries))
+    directory = struct.pack("<H", len(entries)) + listed + bytes(4)
+    data = data[:4] + struct.pack("<I", len(data) + len(gps)) + data[8:]
+    return data + gps + directory
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(tiff_of_a_camera(2**31), id="damaged"),
+        pytest.param(tiff_of_a_camera(left=b"<exif:GPSLatitude>48,8.1N<"), id="left over"),
+    ],
+)
+def test_a_tiff_whose_metadata_cannot_go_alone_is_no_clean_file(data: bytes) -> None:
+    assert "has-gps" in decode(data)[1].notes
+    with pytest.raises(ValueError, match="cannot be removed alone"):
+        without_metadata(data, "TIFF")
+    # The whole one loses both.
+    whole = tiff_of_a_camera()
+    cleaned = without_metadata(whole, "TIFF")
+    assert OWNER.encode() in whole
+    assert OWNER.encode() not in cleaned
+    assert "has-gps" not in decode(cleaned)[1].notes
+    assert decode(cleaned)[0].tobytes() == decode(whole)[0].tobytes()
+
+
 @pytest.mark.parametrize("form", FORMS[:3])
 @pytest.mark.parametrize("coding", ["ascii", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize(

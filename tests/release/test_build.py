@@ -30,6 +30,7 @@ from curate.progress import Stop
 from curate.release.build import Built, Item, build_folder, checksums
 from curate.release.layout import read_layout
 from curate.release.manifest import ManifestRow
+from tests.images.test_cleaning import tiff_of_a_camera
 
 SPACE = load_label_space("imagenet-1k")
 RECORD: dict[str, Any] = {
@@ -291,6 +292,20 @@ def test_where_a_photo_was_taken_is_not_released_and_its_pixels_are_the_same(
     assert built.record["metadata"] == metadata
     assert built.record["counts"]["cleaned"] == 1
     assert built.record["counts"]["notes"] == {"exif-orientation-applied": 1}
+
+
+@pytest.mark.parametrize("metadata", ["clean", "strip"])
+def test_a_tiff_whose_metadata_cannot_go_alone_is_released_as_a_png_without_them(
+    tmp_path: Path, images: _Images, metadata: Metadata
+) -> None:
+    data = tiff_of_a_camera(camera_at=2**31)
+    assert "has-gps" in decode(data)[1].notes
+    built = build(tmp_path / "0.1.0", [_item(images, data, "n01498041")], images, metadata=metadata)
+    (row,) = built.rows
+    image, info = decode((tmp_path / "0.1.0" / row.path).read_bytes())
+    assert (row.reencoded, info.format, info.notes) == (True, "PNG", ())
+    assert image.tobytes() == decode(data)[0].tobytes()
+    assert built.record["counts"]["notes"] == {}
 
 
 def _srgb_profile() -> bytes:
