@@ -1,12 +1,15 @@
 """Run `curate` and die by SIGKILL at the N-th moment that matters to what is on the disk.
 
-    python -m tests.dying KIND:N [--fault FAULT] COMMAND …
+    python -m tests.dying KIND:N [--signal NAME] [--fault FAULT] COMMAND …
 
 KIND is "any", or one of: "fsync" (before and after each sync of a file or folder), "replace"
 (before and after each rename), "commit" (before each commit), "unlink" (before and after each file
 is removed), "put" (before and after each upload to an object store), "send" (before and after each
-request that changes something at a Label Studio), "half" (see below). A run that
-comes to its end says how many moments of each kind there were. The planted fault "direct" writes
+request that changes something at a Label Studio), "chunk" (as a chunk of a filter is about to be
+scored), "part" (after its part is named), "half" (see below). A run that
+comes to its end says how many moments of each kind there were. With `--signal` the process sends
+itself another one, INT or STOP, at that moment: who looks from outside comes too late on a busy
+machine. The planted fault "direct" writes
 files in place and in two halves instead of atomically, with a moment of the kind "half" between;
 "ahead" records where a search stands before its hits, with such a moment between; "early" names
 images in a transaction before they are uploaded; "forgetful" sends tasks again without looking them
@@ -32,15 +35,16 @@ from typing import IO, Any
 def main() -> None:
     kind, number = sys.argv[1].split(":")
     arguments = sys.argv[2:]
-    fault = ""
-    if arguments[0] == "--fault":
-        fault, arguments = arguments[1], arguments[2:]
+    options = {"--signal": "KILL", "--fault": ""}
+    while arguments[0] in options:
+        options[arguments[0]], arguments = arguments[1], arguments[2:]
+    sent, fault = signal.Signals[f"SIG{options['--signal']}"], options["--fault"]
     moments: Counter[str] = Counter()
 
     def moment(name: str) -> None:
         moments.update([name, "any"])
         if kind in (name, "any") and moments[kind] == int(number):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), sent)
 
     def around(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -63,6 +67,8 @@ def main() -> None:
     from annotation.client_http import Connection
 
     Connection.send = around("send", Connection.send)  # type: ignore[method-assign]
+    if kind in ("chunk", "part"):
+        plant_moments_of_a_filter(moment)
     if fault == "early":
         plant_early_names()
     elif fault == "direct":
@@ -82,6 +88,23 @@ def main() -> None:
     from curate.cli.main import main as curate
 
     curate()
+
+
+def plant_moments_of_a_filter(moment: Callable[[str], None]) -> None:
+    from pipelines.filter_run import FilterRun
+
+    chunk, name_part = FilterRun.chunk, FilterRun._name_part
+
+    def handed_out(self: Any, number: int) -> Any:
+        moment("chunk")
+        return chunk(self, number)
+
+    def named(self: Any, *about: Any) -> bool:
+        result = name_part(self, *about)
+        moment("part")
+        return result
+
+    FilterRun.chunk, FilterRun._name_part = handed_out, named  # type: ignore[method-assign]
 
 
 def plant_direct_writes(between: Callable[[], None]) -> None:

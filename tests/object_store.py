@@ -121,7 +121,7 @@ class Answers:
                 status, body, length = left.pop(0) if len(left) > 1 else left[0]
                 self.close_connection = True
                 if not status:
-                    over.wait(30)
+                    over.wait(600)
                     return
                 self.send_response(status)
                 self.send_header("Content-Type", "application/xml")

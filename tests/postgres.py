@@ -13,7 +13,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.waiting import PATIENCE, reserved_port
 
 #: Newest first.
 _VERSIONS = ("pginstall18", "pginstall")
@@ -54,7 +55,7 @@ class Server:
                 shutil.chown(self._root, self._user, pwd.getpwnam(self._user).pw_gid)
             self._data = self._root / "data"
             self._initialise()
-            self.port = _free_port()
+            self.port = reserved_port()
             self.start()
         except BaseException:
             self.close()
@@ -147,7 +148,7 @@ class Server:
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 self.run("SELECT 1")
@@ -165,7 +166,7 @@ class Server:
         if self._process.poll() is None:
             self._process.send_signal(number)
             try:
-                self._process.wait(30)
+                self._process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -241,9 +242,3 @@ def _runs(programs: Path, user: str) -> bool:
 
 def _other_user() -> str | None:
     return "nobody" if os.geteuid() == 0 else None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

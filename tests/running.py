@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -25,7 +27,7 @@ def run_curate(
         errors="surrogateescape",
         env={**os.environ, **env},
         check=False,
-        timeout=280,
+        timeout=2 * PATIENCE,
     )
     if expect is not None:
         assert done.returncode == expect, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -66,12 +68,32 @@ def dying(*arguments: str | Path, at: str) -> dict[str, int] | None:
         text=True,
         cwd=ROOT,
         check=False,
-        timeout=280,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     if done.returncode:
         return None
     return json.loads(done.stderr.rsplit("moments ", 1)[1])
+
+
+def signalled(*arguments: str | Path, at: str, by: str, **env: str) -> subprocess.Popen[str]:
+    """Start a `curate` that sends itself a signal at the moment `at` (see tests/dying.py).
+
+    Args:
+        arguments: of the command.
+        at: the moment.
+        by: the signal, "INT" or "STOP".
+        env: further variables.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.dying", at, "--signal", by, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **env},
+        start_new_session=True,
+    )
 
 
 def killed_until_done(command: Sequence[str | Path], kills: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.annotation.serving import logged_in
+from tests.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -44,6 +45,16 @@ class Person:
         for key in keys:
             self.page.keyboard.press(key)
 
+    def press_until(self, key: str, seen: Callable[[], bool]) -> None:
+        """Press a key until something is so: it may come before the page heeds it."""
+
+        def pressed() -> bool:
+            self.press(key)
+            # Twenty looks before it is pressed again.
+            return any(seen() or self.page.wait_for_timeout(100) for _ in range(20))
+
+        wait_until(lambda: seen() or pressed(), f"what {key} leads to")
+
     def choose_class(self, name: str) -> None:
         """Find a class by typing its name; the first step down is its group."""
         self.page.locator(".htx-taxonomy input:visible").focus()
@@ -65,8 +76,7 @@ class Person:
         )
         self.press("ArrowDown", "ArrowDown", "Enter")
         self.page.locator(".ant-select-selection-item:visible", has_text=name).wait_for()
-        self.press("Escape")
-        search.wait_for(state="hidden")
+        self.press_until("Escape", search.is_hidden)
         self.page.wait_for_function("document.activeElement === document.body")
 
     def submit(self) -> None:
@@ -93,9 +103,12 @@ def somebody(
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=browser_path,
+            args=["--no-sandbox", "--disable-gpu"],
+            timeout=1000 * PATIENCE,
         )
         page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(1000 * PATIENCE)
         with logged_in(url, **account) as session:
             page.context.add_cookies(
                 [{"name": c.name, "value": c.value or "", "url": url} for c in session.cookies]

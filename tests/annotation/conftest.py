@@ -15,11 +15,11 @@ from curate.errors import CurateError
 from tests.annotation.serving import (
     CONFIG,
     Served,
-    free_port,
     logged_in,
     processes,
 )
 from tests.running import run_curate
+from tests.waiting import PATIENCE, reserved_port
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def make_served(
     def make() -> Served:
         root = tmp_path_factory.mktemp("served") / "workspace"
         run_curate("init", root, "--preset", "imagenet-a")
-        made.append(Served(root, free_port(), []))
+        made.append(Served(root, reserved_port(), []))
         return made[-1]
 
     yield make
@@ -78,5 +78,5 @@ def personal_token(running: Served) -> str:
     url = f"http://127.0.0.1:{running.port}"
     with logged_in(url, **running.kept["accounts"][1]) as browser:
         headers = {"X-CSRFToken": browser.cookies["csrftoken"], "Referer": f"{url}/"}
-        answer = browser.post(f"{url}/api/token/", headers=headers, timeout=30)
+        answer = browser.post(f"{url}/api/token/", headers=headers, timeout=PATIENCE)
     return str(answer.json()["token"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,17 +16,12 @@ from annotation.client import Client
 from annotation.server import connect
 from curate.setting_groups import ReviewSettings
 from tests.running import run_curate
+from tests.waiting import PATIENCE
 
 CONFIG = (
     '<View><Image name="image" value="$image"/><Choices name="decision" toName="image">'
     '<Choice value="valid"/><Choice value="wrong-label"/></Choices></View>'
 )
-
-
-def free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
 
 
 def processes(root: Path) -> list[psutil.Process]:
@@ -39,6 +33,12 @@ def processes(root: Path) -> list[psutil.Process]:
             if record in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a server, and wait until it has ended: before, connections may still be taken."""
+    process.kill()
+    assert psutil.wait_procs([process], PATIENCE)[1] == []
 
 
 @dataclass
@@ -95,13 +95,13 @@ def logged_in(url: str, email: str, password: str) -> requests.Session:
     """A browser's session after the log-in page."""
     browser = requests.Session()
     page = f"{url}/user/login/"
-    browser.get(page, timeout=30)
+    browser.get(page, timeout=PATIENCE)
     form = {"csrfmiddlewaretoken": browser.cookies["csrftoken"], "email": email}
     answer = browser.post(
         page,
         data={**form, "password": password},
         headers={"Referer": page},
-        timeout=30,
+        timeout=PATIENCE,
         allow_redirects=False,
     )
     assert answer.status_code == 302, "the log-in is refused"

@@ -14,13 +14,10 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import requests
 
@@ -36,13 +33,14 @@ from curate.errors import CurateError
 from tests.annotation.serving import (
     CONFIG,
     Served,
-    free_port,
+    kill,
     logged_in,
     processes,
     secrets_of,
     tasks,
 )
 from tests.running import ROOT, copy_of, run_curate
+from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -58,7 +56,7 @@ def test_started_again_it_is_the_same_process(running: Served) -> None:
 
 
 def test_another_port_is_refused_while_it_runs(running: Served) -> None:
-    told = running.curate("--port", str(free_port()), expect=2)
+    told = running.curate("--port", str(reserved_port()), expect=2)
     assert f"runs at http://127.0.0.1:{running.port} already" in told["error"]
 
 
@@ -101,13 +99,13 @@ def test_an_address_that_label_studio_refuses_is_told_and_not_kept(running: Serv
 def test_nobody_signs_up_without_an_invitation(running: Served) -> None:
     page = f"http://127.0.0.1:{running.port}/user/signup/"
     with requests.Session() as browser:
-        browser.get(page, timeout=30)
+        browser.get(page, timeout=PATIENCE)
         form = {
             "csrfmiddlewaretoken": browser.cookies["csrftoken"],
             "email": "eve@example.org",
             "password": "a long password",
         }
-        answer = browser.post(page, data=form, headers={"Referer": page}, timeout=30)
+        answer = browser.post(page, data=form, headers={"Referer": page}, timeout=PATIENCE)
     assert answer.status_code == 403
     assert "eve@example.org" not in [user["email"] for user in running.client().users()]
 
@@ -118,13 +116,14 @@ def test_it_listens_on_loopback_alone_and_under_no_other_name(running: Served) -
     assert [(each.laddr.ip, each.laddr.port) for each in listening] == [("127.0.0.1", running.port)]
     url = f"http://127.0.0.1:{running.port}/health"
     for host, status in (("localhost:9999", 200), ("evil.example.org", 400)):
-        assert requests.get(url, headers={"Host": host}, timeout=30).status_code == status, host
+        answer = requests.get(url, headers={"Host": host}, timeout=PATIENCE)
+        assert answer.status_code == status, host
 
 
 def test_its_pages_name_no_place_that_faults_are_reported_to(running: Served) -> None:
     owner = running.kept["accounts"][0]
     with logged_in(f"http://127.0.0.1:{running.port}", **owner) as browser:
-        page = browser.get(f"http://127.0.0.1:{running.port}/projects/", timeout=30).text
+        page = browser.get(f"http://127.0.0.1:{running.port}/projects/", timeout=PATIENCE).text
     assert "APP_SETTINGS" in page
     assert not re.search(r"https://\w+@", page)
     assert "sentry-cdn" not in page
@@ -143,6 +142,7 @@ def test_only_its_owner_can_read_its_files(running: Served) -> None:
 def test_a_busy_port_is_an_error_and_nothing_starts(make_served: Callable[[], Served]) -> None:
     other = make_served()
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", other.port))
         taken.listen()
         told = other.serve(expect=1)
@@ -194,36 +194,58 @@ def mortal(make_served: Callable[[], Served]) -> Served:
     return make_served()
 
 
+#: When the command dies: as soon as there is a file of the folder `review` that holds a text.
+MOMENTS = (
+    ("", ""),
+    ("accounts.json", ""),
+    ("server.log", ""),
+    ("server.json", ""),
+    ("server.json", '"ready": true'),
+)
+
+#: A command that looks for itself, at each file that it opens and whatever else Python tells of:
+#: who looks from outside comes too late on a busy machine.
+DIES = """
+import os, signal, sys
+
+path, text = sys.argv[1:3]
+del sys.argv[1:3]
+looking = False
+
+def look(event, arguments):
+    global looking
+    if looking:
+        return
+    looking = True
+    try:
+        if os.path.exists(path) and (not text or text in open(path).read()):
+            os.kill(os.getpid(), signal.SIGKILL)
+    except FileNotFoundError:
+        pass
+    looking = False
+
+sys.addaudithook(look)
+from curate.cli.main import main
+main()
+"""
+
+
 def test_a_serve_killed_at_any_moment_leaves_nothing_or_a_server_that_is_found(
     mortal: Served,
 ) -> None:
-    review = mortal.root / "review"
-    record = review / "server.json"
-    moments: list[Callable[[], bool]] = [
-        lambda: review.exists(),
-        lambda: (review / "accounts.json").exists(),
-        lambda: (review / "server.log").exists(),
-        lambda: record.exists(),
-        lambda: record.exists() and '"ready": true' in record.read_text(),
-    ]
     survived = []
-    for number, moment in enumerate(moments):
+    for number, (file, text) in enumerate(MOMENTS):
         mortal.curate("--stop")
         assert processes(mortal.root) == []
-        command = [sys.executable, "-m", "curate", "-w", str(mortal.root), "review", "serve"]
-        process = subprocess.Popen(
-            [*command, "--port", str(mortal.port)],
+        command = ["-w", str(mortal.root), "review", "serve", "--port", str(mortal.port)]
+        done = subprocess.run(
+            [sys.executable, "-c", DIES, str(mortal.root / "review" / file), text, *command],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            check=False,
         )
-        until = time.monotonic() + 60
-        while time.monotonic() < until and process.poll() is None:
-            with suppress(FileNotFoundError):
-                if moment():
-                    break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        assert done.returncode == -signal.SIGKILL, file
         left = processes(mortal.root)
         assert len(left) <= 1
         survived += [bool(left)]
@@ -250,8 +272,7 @@ def test_a_server_that_was_stopped_or_killed_goes_on_with_all_it_had(mortal: Ser
             assert mortal.curate("--stop")["state"] == "stopped"
         else:
             (process,) = processes(mortal.root)
-            process.kill()
-            psutil.wait_procs([process], 10)
+            kill(process)
         told = mortal.serve("--annotator", "bob@example.org")
         assert (told["state"], told["known"]) == ("started", ["bob@example.org"])
         assert mortal.kept == accounts
@@ -265,20 +286,20 @@ def test_a_server_that_is_away_is_told_before_and_during(mortal: Served) -> None
     project = client.create_project("away", CONFIG)["id"]
     (process,) = processes(mortal.root)
     caught: list[Exception] = []
+    begun = threading.Event()
 
     def push() -> None:
         try:
             for first in range(0, 100_000, 500):
                 client.import_tasks(project, tasks(500, first))
+                begun.set()
         except ReviewServerError as error:
             caught.append(error)
 
     thread = threading.Thread(target=push)
     thread.start()
-    time.sleep(1.5)
-    process.kill()
-    # Until it has ended connections may still be taken, and reset.
-    psutil.wait_procs([process], 10)
+    assert begun.wait(PATIENCE)
+    kill(process)
     thread.join()
     (error,) = caught
     assert isinstance(error, Unanswered | ServerAway)

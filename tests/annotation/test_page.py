@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -22,6 +21,7 @@ from curate.labels.classes import LabelClass
 from curate.labels.space import LabelSpace, load_label_space
 from tests.annotation.browsing import Person, somebody
 from tests.annotation.serving import Served
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -63,12 +63,7 @@ class Reviewing(Person):
     def dismiss(self) -> None:
         """Close the message: Label Studio takes Enter for itself, and Escape closes it, but not
         before the message has the focus, some time after it is seen."""
-        message = self.page.locator(".ant-modal-wrap")
-        limit = time.monotonic() + 60
-        while message.is_visible():
-            assert time.monotonic() < limit
-            self.press("Escape")
-            self.page.wait_for_timeout(500)
+        self.press_until("Escape", self.page.locator(".ant-modal-wrap").is_hidden)
 
     def visible(self, text: str) -> bool:
         return self.page.get_by_text(text, exact=False).first.is_visible()
@@ -115,25 +110,26 @@ def reviewing(
 
 
 @pytest.fixture
-def fits(reviewing: Reviewing) -> Callable[[str], bool]:
-    """Whether what a selector finds is within the window, above the bar with the buttons."""
+def fits(reviewing: Reviewing) -> Callable[[str], None]:
+    """Sees to it that what a selector finds comes to be within the window, above the bar with the
+    buttons."""
 
-    def told(selector: str) -> bool:
+    def inside(selector: str) -> bool:
         box = reviewing.page.locator(selector).locator("visible=true").last.bounding_box()
         bar = reviewing.page.locator(".lsf-bottombar").bounding_box()
-        assert box is not None
-        assert bar is not None
         return (
-            box["x"] >= 0
+            box is not None
+            and bar is not None
+            and box["x"] >= 0
             and box["x"] + box["width"] <= 1400
             and box["y"] + box["height"] <= bar["y"]
         )
 
-    return told
+    return lambda selector: wait_until(lambda: inside(selector), f"{selector} in the window")
 
 
 def test_a_photo_is_answered_by_three_keys_and_corrected_by_a_few_more(
-    reviewing: Reviewing, fits: Callable[[str], bool]
+    reviewing: Reviewing, fits: Callable[[str], None]
 ) -> None:
     page = reviewing.page
     tasks = [
@@ -142,20 +138,20 @@ def test_a_photo_is_answered_by_three_keys_and_corrected_by_a_few_more(
     ]
     project = reviewing.open(review_interface("misclassified", SPACE), tasks)
     assert page.locator(".curate-claim").inner_text() == "acorn"
-    assert fits(".lsf-image")
-    assert fits(".lsf-choices .lsf-choice")
+    fits(".lsf-image")
+    fits(".lsf-choices .lsf-choice")
     assert not reviewing.visible("also clearly there")
     assert not reviewing.visible("school bus")
     reviewing.press("1")
     page.get_by_text("also clearly there").wait_for()
     assert reviewing.visible("school bus")
-    assert fits(".lsf-choices .lsf-choice")
+    fits(".lsf-choices .lsf-choice")
     # Nobody misses the follow-up.
     reviewing.press("Control+Enter")
     page.get_by_text("0: none").wait_for()
     reviewing.dismiss()
     reviewing.press("0")
-    assert len(reviewing.checked()) == 2
+    wait_until(lambda: len(reviewing.checked()) == 2)
     reviewing.submit()
 
     page.locator(".curate-claim h4", has_text="tabby").wait_for()
@@ -169,7 +165,7 @@ def test_a_photo_is_answered_by_three_keys_and_corrected_by_a_few_more(
     page.locator("textarea[name=note]").focus()
     # The bus is hidden by now, and is not sent.
     before = ["No, it is something else", "school bus", "tiny or far away"]
-    assert reviewing.checked() == before
+    wait_until(lambda: reviewing.checked() == before)
     page.keyboard.type("1 and w are no keys here")
     assert reviewing.checked() == before
     reviewing.press("Tab")
@@ -183,7 +179,7 @@ def test_a_photo_is_answered_by_three_keys_and_corrected_by_a_few_more(
 
 
 def test_classes_that_appear_are_told_of_an_outlier_and_names_are_only_text(
-    reviewing: Reviewing, fits: Callable[[str], bool]
+    reviewing: Reviewing, fits: Callable[[str], None]
 ) -> None:
     page = reviewing.page
     hostile = '<img src=x onerror="alert(1)">'
@@ -195,7 +191,7 @@ def test_classes_that_appear_are_told_of_an_outlier_and_names_are_only_text(
     assert page.locator(".curate-claim").inner_text() == hostile
     assert "<b>bold</b>" in page.locator(".curate-definition").inner_text()
     assert page.locator(".curate-definition b").count() == 0
-    assert fits(".lsf-choices .lsf-choice")
+    fits(".lsf-choices .lsf-choice")
     reviewing.press("2")
     page.get_by_text("Which of these").wait_for()
     assert reviewing.visible(hostile)

@@ -32,9 +32,10 @@ from pipelines.review_pull import pull
 from pipelines.review_push import push
 from pipelines.review_sending import _Sending
 from pipelines.workspace import Workspace, create_workspace, open_workspace
-from tests.annotation.serving import Served, free_port, processes
+from tests.annotation.serving import Served, kill, processes
 from tests.running import ROOT, dying, run_curate
 from tests.sources.servers import Exchange, LoopbackServer
+from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -72,7 +73,7 @@ def reviewing(
     collect_folder(opened, base / "photos")
     run_filter(opened.changed({"filter.control": 4}))
     opened.close()
-    made = Served(root, free_port(), [])
+    made = Served(root, reserved_port(), [])
     made.serve(*(part for email in PEOPLE for part in ("--annotator", email)))
     yield made
     made.curate("--stop", expect=None)
@@ -223,8 +224,7 @@ def test_a_server_that_ends_during_a_push_is_one_line_and_the_next_push_goes_on(
     def then_ends(self: _Sending, numbers: Any) -> None:
         keep(self, numbers)
         for process in processes(served.root):
-            process.kill()
-            process.wait(10)
+            kill(process)
 
     with monkeypatch.context() as planted:
         planted.setattr(_Sending, "_keep", then_ends)
@@ -259,7 +259,7 @@ class Cutting(LoopbackServer):
             params=asked.query,
             data=asked.body,
             headers={name: asked.headers[name] for name in kept if name in asked.headers},
-            timeout=60,
+            timeout=PATIENCE,
             allow_redirects=False,
         )
         end = asked.path.rstrip("/").rpartition("/")[2]
@@ -341,7 +341,7 @@ def test_two_pushes_at_once_push_each_task_once(served: Served, workspace: Works
     both = [
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)
     ]
-    told = [process.communicate(timeout=120)[1] for process in both]
+    told = [process.communicate(timeout=PATIENCE)[1] for process in both]
     for process, text in zip(both, told, strict=True):
         assert process.returncode in (0, 1), text
         assert process.returncode == 0 or "curate review" in text

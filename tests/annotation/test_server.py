@@ -23,6 +23,7 @@ from curate.errors import BusyError, CurateError, SettingsError, StorageError, U
 from curate.setting_groups import ReviewSettings
 from curate.settings import load_settings
 from tests.running import run_curate
+from tests.waiting import reserved_port
 
 
 @pytest.fixture(autouse=True)
@@ -45,11 +46,6 @@ def held(folder: Path) -> Iterator[int]:
     with server_process.try_lock(folder) as lock:
         assert lock is not None
         yield lock
-
-
-def free_port() -> int:
-    with server_process.listen(0) as listening:
-        return int(listening.getsockname()[1])
 
 
 def program(tmp_path: Path, text: str) -> Path:
@@ -101,7 +97,7 @@ def test_data_whose_accounts_are_lost_is_not_begun_anew(
     data.parent.mkdir()
     data.write_text("what people have said")
     with pytest.raises(StorageError, match=r"without accounts\.json"):
-        serve(folder.parent, ReviewSettings(), None, port=free_port())
+        serve(folder.parent, ReviewSettings(), None, port=reserved_port())
     assert data.read_text() == "what people have said"
     assert read_accounts(folder) is None
 
@@ -115,7 +111,7 @@ def test_accounts_show_no_secret_where_they_are_printed(folder: Path) -> None:
 
 
 def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "600"])
     try:
         first = process_start(process.pid)
         assert first == process_start(process.pid)
@@ -161,7 +157,7 @@ def test_stop_ends_no_process_but_the_server(
 ) -> None:
     """A record left by a server whose number a process of somebody else has now."""
     monkeypatch.setattr(server_process, "STOP_SECONDS", 0.3)
-    bystander = subprocess.Popen(["sleep", "60"])
+    bystander = subprocess.Popen(["sleep", "600"])
     try:
         record = {"pid": bystander.pid, "started": "earlier", "port": 8090, "ready": True}
         (folder / "server.json").write_text(json.dumps(record))
@@ -220,7 +216,7 @@ def test_a_server_that_does_not_answer_in_time_is_ended(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_process, "START_SECONDS", 0.3)
-    python = program(tmp_path, "exec sleep 60")
+    python = program(tmp_path, "exec sleep 600")
     with (
         server_process.try_lock(folder) as lock,
         server_process.listen(0) as listening,

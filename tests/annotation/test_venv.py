@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 from annotation import venv
 from curate.errors import CurateError, StorageError, UsageError
 from tests.running import ROOT
+from tests.waiting import wait_until
 
 PYTHON = """#!/bin/sh
 echo "$$ $*" >> "{log}"
@@ -194,6 +194,10 @@ venv.install(sys.argv[1])
 """
 
 
+#: Part of a step: it goes on for a moment after whoever began it has been killed.
+OUTLIVES = "while kill -0 $PPID 2> /dev/null; do sleep 0.05; done; sleep 0.5"
+
+
 @pytest.fixture
 def killed(tmp_path: Path, cache: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
@@ -209,15 +213,13 @@ def test_one_killed_at_any_step_leaves_nothing_half_made(
     tmp_path: Path, cache: Path, killed: list[subprocess.Popen[bytes]], step: str
 ) -> None:
     half = 'mkdir -p "$3/bin"' if step == "venv" else f"touch {tmp_path / 'half'}"
-    wait = f"touch {tmp_path / 'there'}; sleep 1; {half}"
+    wait = f"touch {tmp_path / 'there'}; {OUTLIVES}; {half}"
     command = [sys.executable, "-c", INSTALL, python(tmp_path, **{step: wait})]
     killed.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
-    until = time.monotonic() + 30
-    while not (tmp_path / "there").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until((tmp_path / "there").exists)
     killed[0].send_signal(signal.SIGKILL)
     killed[0].wait()
-    assert not (cache / f"template-{venv.VERSION}").exists()
+    assert not list(cache.glob("template-*"))
     again = venv.install(python(tmp_path))
     # What the killed one had started ended before the next one began.
     last = calls(tmp_path)[-1]
@@ -241,12 +243,12 @@ def test_the_test_that_kills_can_fail(
         "venv.install(",
     )
     name = f"venv-{venv.VERSION}-py{sys.version_info.major}.{sys.version_info.minor}"
-    pip = f'ln -sfn "$(dirname "$0")/.." {cache / name}; touch {tmp_path / "there"}; sleep 1; exit'
+    pip = (
+        f'ln -sfn "$(dirname "$0")/.." {cache / name}; touch {tmp_path / "there"}; {OUTLIVES}; exit'
+    )
     command = [sys.executable, "-c", planted, python(tmp_path, pip=pip)]
     killed.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL))
-    until = time.monotonic() + 30
-    while not (tmp_path / "there").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until((tmp_path / "there").exists)
     os.kill(killed[0].pid, signal.SIGKILL)
     killed[0].wait()
     again = venv.install(python(tmp_path))

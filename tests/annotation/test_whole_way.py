@@ -17,9 +17,10 @@ from annotation import venv
 from annotation.client import Client
 from annotation.server_accounts import OWNER
 from tests.annotation.browsing import Person, somebody
-from tests.annotation.serving import Served, free_port, logged_in, processes
+from tests.annotation.serving import Served, logged_in, processes
 from tests.pipelines.label_studio_model import said
 from tests.running import ROOT, run_curate
+from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
 pytestmark = [pytest.mark.slow, pytest.mark.photos, pytest.mark.timeout(900)]
@@ -66,7 +67,7 @@ def served(
     run_curate("filter", workspace=root)
     with (ROOT / "benchmarks" / "survivors.csv").open(encoding="utf-8") as stream:
         judged = {row["sha256"]: DECISIONS[row["judgement"]] for row in csv.DictReader(stream)}
-    made = Served(root, free_port(), [])
+    made = Served(root, reserved_port(), [])
     yield made, judged
     made.curate("--stop", expect=None)
     for process in processes(root):
@@ -104,7 +105,7 @@ def answer(client: Client, task: dict[str, Any], decision: str, corrected: str |
 
 def token_of(url: str, account: dict[str, Any]) -> str:
     with logged_in(url, **account) as browser:
-        return str(browser.get(f"{url}/api/current-user/token", timeout=30).json()["token"])
+        return str(browser.get(f"{url}/api/current-user/token", timeout=PATIENCE).json()["token"])
 
 
 def test_two_people_review_the_real_shortlist_and_one_dispute_is_adjudicated(
@@ -147,7 +148,11 @@ def test_two_people_review_the_real_shortlist_and_one_dispute_is_adjudicated(
             number.filter(has_text=str(task["id"])).wait_for()
             ann.ready()
             decision = "valid" if photo_of(task) == disputed else judged[photo_of(task)]
-            ann.press(*KEYS[decision])
+            first, *then = KEYS[decision]
+            ann.press(first)
+            if then:
+                ann.page.get_by_text("also clearly there").wait_for()
+                ann.press(*then)
             ann.submit()
     clients = [Client(url, token_of(url, accounts[email])) for email in (ANN, BOB)]
     for task in queues[0][by_keyboard:]:

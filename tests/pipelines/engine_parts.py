@@ -27,6 +27,7 @@ from pipelines.filter_run import FilterRun
 from pipelines.runs import finished_run, read_shortlist
 from pipelines.scoring import Chunk, Job, Scored
 from pipelines.workspace import Workspace
+from tests.waiting import PATIENCE, is_gone
 
 MODELS = ("lite/efficientnet_lite0",)
 
@@ -113,18 +114,12 @@ def below(process: int | None = None) -> set[int]:
     return found
 
 
-def gone(processes: Iterable[int], seconds: float = 20.0) -> bool:
-    """Whether processes end within a time."""
-    until = time.monotonic() + seconds
-    left = set(processes)
-    while left and time.monotonic() < until:
-        left = {
-            pid
-            for pid in left
-            if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-        }
+def gone(processes: Iterable[int], seconds: float = PATIENCE) -> bool:
+    """Whether processes end within a time; 0 for those that must have ended by now."""
+    pids, until = list(processes), time.monotonic() + seconds
+    while not (ended := all(map(is_gone, pids))) and time.monotonic() < until:
         time.sleep(0.1)
-    return not left
+    return ended
 
 
 def runs_left(workspace: Workspace) -> list[Path]:

@@ -93,7 +93,7 @@ def test_two_processes_leave_the_same_bytes_as_threads(
     assert len(working) == 2
     assert outcome(workspace) == in_threads
     assert "has ended" not in capsys.readouterr().err
-    assert gone(working, 0.5)
+    assert gone(working, 0)
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_after_a_stop_no_chunk_starts_and_no_process_is_left(workspace: Workspac
     with pytest.raises(Interrupted, match="the same command goes on"):
         filter_on(workspace, two, after)
     assert 1 <= len(runs_left(workspace)) <= 3
-    assert gone(working, 0.5)
+    assert gone(working, 0)
 
 
 @pytest.mark.thorough

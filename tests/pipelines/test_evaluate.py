@@ -24,6 +24,7 @@ from curate.errors import (
 )
 from curate.labels.space import load_label_space
 from pipelines.evaluate import evaluate, results_notes, results_table
+from tests.waiting import PATIENCE
 
 MODEL = "lite/efficientnet_lite0"
 THOUSAND = load_label_space("imagenet-1k")
@@ -365,7 +366,7 @@ def test_an_interrupt_stops_soon_and_says_so(tmp_path: Path, dataset: Path) -> N
     assert process.stderr is not None
     process.stderr.readline()  # the first line of progress
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert b"stopped at lite/efficientnet_lite0 on many" in out
 

@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,8 @@ from pipelines.runs import finished_run, read_shortlist
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.pipelines.stored import stored_files
-from tests.running import dying, run_curate
+from tests.running import dying, run_curate, signalled
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -204,28 +202,13 @@ def test_the_kill_test_finds_scores_that_are_not_written_atomically(root: Path) 
         pq.read_table(part)
 
 
-def started(root: Path, parts_there: int, **env: str) -> subprocess.Popen[str]:
-    """A real filter in a process of its own that has named so many parts."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "curate", "-w", root, "filter"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **env},
-    )
-    while len(named_parts(root)) < parts_there or not list((root / "runs").glob("*/parts")):
-        assert process.poll() is None
-        time.sleep(0.02)
-    return process
-
-
 @pytest.mark.usefixtures("one_network")
 def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "1")
-    process = started(root, 2)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    process = signalled("-w", root, "filter", at="part:2", by="INT")
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "the same command goes on" in stderr
     assert "Traceback" not in stderr
@@ -241,11 +224,12 @@ def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.Monkey
     """Before the only chunk has ended."""
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "20")
     monkeypatch.setenv("CURATE_FILTER__COMPLETE", "true")
-    process = started(root, 0)
+    process = signalled("-w", root, "filter", at="chunk:1", by="INT")
+    assert process.stderr is not None
+    # Two that come before the first one is heeded are one.
+    assert any("interrupt again" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "stopped at once" in stderr
     assert named_parts(root) == {}

@@ -33,6 +33,7 @@ from pipelines.checking import check_model
 from pipelines.finetune import finetune
 from tests.models.learning import make_labels, make_tiles
 from tests.running import ROOT, dying, killed_until_done, run_curate
+from tests.waiting import PATIENCE
 
 TINY: dict[str, Any] = {
     "model": "torchvision/shufflenet_v2_x0_5",
@@ -693,7 +694,7 @@ def test_an_interrupt_stops_within_an_epoch_and_the_same_command_goes_on(
             process.send_signal(signal.SIGINT)
             break
     told = process.stderr.read()
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=PATIENCE) == 130
     assert "the same command goes on from there" in told
     step = states.read_numbers(tmp_path / "stopped.safetensors.run" / "state.safetensors")["step"]
     assert 14 <= step < 84

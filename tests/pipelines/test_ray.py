@@ -8,9 +8,7 @@ import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -44,6 +42,8 @@ from tests.pipelines.engine_parts import (
     outcome,
     widened_after_a_pass_given_up,
 )
+from tests.running import signalled
+from tests.waiting import PATIENCE, wait_until_stopped
 
 SMALL = {"object_store_memory": 80 << 20}
 OPTIONS = {"filter.models": MODELS, "filter.chunk": 1}
@@ -151,24 +151,17 @@ def count_parts(workspace: Workspace) -> int:
         return connection.execute(select(func.count()).select_from(parts)).scalar_one()
 
 
-def started(workspace: Workspace, more: int) -> subprocess.Popen[str]:
-    """A real filter on Ray that has named so many parts more than there were."""
-    before = count_parts(workspace)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "curate", "-w", workspace.root, "filter", "--engine=ray", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={
-            **os.environ,
-            "CURATE_FILTER__CHUNK": "1",
-            "CURATE_FILTER__MODELS": json.dumps(MODELS),
-        },
+def stopped_after(workspace: Workspace, parts: int) -> subprocess.Popen[str]:
+    """A real filter on Ray that has named so many parts more than there were, and then stopped
+    itself by SIGSTOP: to look at its processes takes as long as some chunks."""
+    process = signalled(
+        *("-w", workspace.root, "filter", "--engine=ray", "--json"),
+        at=f"part:{parts}",
+        by="STOP",
+        CURATE_FILTER__CHUNK="1",
+        CURATE_FILTER__MODELS=json.dumps(MODELS),
     )
-    while count_parts(workspace) < before + more:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    wait_until_stopped(process.pid)
     return process
 
 
@@ -182,9 +175,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     workspace: Workspace, in_threads: dict[str, Any]
 ) -> None:
     before = left_folders()
-    killed = started(workspace, 2)
-    # Looking at processes takes as long as some chunks: the driver hands out none meanwhile.
-    os.kill(killed.pid, signal.SIGSTOP)
+    killed = stopped_after(workspace, 2)
     working = below(killed.pid)
     listening = {
         where.laddr.ip
@@ -200,13 +191,12 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     killed.communicate()
     assert gone(working - late)
 
-    stopped = started(workspace, 2)
-    os.kill(stopped.pid, signal.SIGSTOP)
+    stopped = stopped_after(workspace, 2)
     working = below(stopped.pid)
     # As a terminal does: the signal goes to every process of the group.
     os.killpg(stopped.pid, signal.SIGINT)
     os.kill(stopped.pid, signal.SIGCONT)
-    stdout, stderr = stopped.communicate(timeout=60)
+    stdout, stderr = stopped.communicate(timeout=PATIENCE)
     assert stopped.returncode == 130, stderr
     assert "the same command goes on" in stderr
     assert stdout == ""
@@ -214,15 +204,16 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert left_folders() <= before
     assert 4 <= count_parts(workspace) < 20
 
-    last = started(workspace, 1)
+    last = stopped_after(workspace, 1)
     kill(actors(last.pid)[0])
-    stdout, stderr = last.communicate(timeout=120)
+    os.kill(last.pid, signal.SIGCONT)
+    stdout, stderr = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, stderr
     assert json.loads(stdout)["candidates"] == 20
     assert "another worker takes its place" in stderr
     assert outcome(workspace) == in_threads
     assert left_folders() <= before
-    assert gone(late, 60)
+    assert gone(late)
 
 
 @pytest.mark.thorough

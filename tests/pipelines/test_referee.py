@@ -36,6 +36,7 @@ from pipelines.filter import run_filter
 from pipelines.referee import RefereeScores, referee_probabilities, word
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.running import ROOT, copy_of
+from tests.waiting import PATIENCE
 
 LITE0, LITE1 = "lite/efficientnet_lite0", "lite/efficientnet_lite1"
 
@@ -288,7 +289,7 @@ def test_a_kill_loses_little_and_changes_no_word(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr

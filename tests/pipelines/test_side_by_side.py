@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -25,17 +24,30 @@ from pipelines.runs import finished_run
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.postgres import Server
 from tests.running import ROOT
+from tests.waiting import PATIENCE, wait_until_stopped
 
 pytestmark = pytest.mark.slow
 
 CLASSES = ("jeep", "strawberry", "n02815834")
 
-#: A filter whose leases are short, so that what a killed one held is soon free.
+#: A filter whose leases are short, so that what a killed one held is soon free. It stops itself by
+#: SIGSTOP once it has named a part, so that what comes to it then finds it at work.
 _FILTER = """
-import sys
+import os, signal, sys
 import pipelines.sharing
-pipelines.sharing.LEASE_SECONDS = 3.0
 from curate.cli.main import main
+from pipelines.filter_run import FilterRun
+
+pipelines.sharing.LEASE_SECONDS = 3.0
+name_part = FilterRun._name_part
+
+def then_stop(self, *about):
+    FilterRun._name_part = name_part
+    named = name_part(self, *about)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return named
+
+FilterRun._name_part = then_stop
 sys.argv = ["curate", "-w", sys.argv[1], "--json", "filter"]
 main()
 """
@@ -120,15 +132,14 @@ def test_several_filters_share_a_run_and_a_killed_one_loses_nothing(
     shared = make_workspace("postgresql")
     filters = [start(shared.root) for _ in range(2)]
     try:
-        wait_for(shared, parts_named=1)
-        # Who has written the first part, so that others write some as well.
-        first = writer_of_the_first_part(shared)
-        filters.sort(key=lambda process: process.pid != first)
+        for process in filters:
+            wait_until_stopped(process.pid)
         filters[0].send_signal(signal.SIGKILL)
+        filters[1].send_signal(signal.SIGCONT)
         mine = open_workspace(shared.root)
         summary = run_filter(mine)
         mine.close()
-        ends = [process.communicate(timeout=200) for process in filters]
+        ends = [process.communicate(timeout=PATIENCE) for process in filters]
     finally:
         for process in filters:
             process.kill()
@@ -160,34 +171,16 @@ def test_a_filter_that_comes_later_gets_the_summary_of_the_run_that_has_ended(
     shared.close()
 
 
-def writer_of_the_first_part(workspace: Workspace) -> int:
-    """The number of the process; holders are called by host, process and tag, and files by tag."""
-    with workspace.catalogue.read() as connection:
-        file = connection.scalar(select(parts.c.file).order_by(parts.c.number))
-        holders = connection.scalars(select(claims.c.holder).where(claims.c.holder.is_not(None)))
-        pids = {tag: int(pid) for _, pid, tag in (holder.split() for holder in holders)}
-    assert file is not None
-    return pids[file.partition("-")[2].partition(".")[0]]
-
-
-def wait_for(workspace: Workspace, parts_named: int) -> None:
-    for _ in range(1000):
-        with workspace.catalogue.read() as connection:
-            if (connection.scalar(select(func.count()).select_from(parts)) or 0) >= parts_named:
-                return
-        time.sleep(0.05)
-    raise AssertionError("no part was named")
-
-
 @pytest.mark.thorough
 def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
     make_workspace: Callable[[str], Workspace],
 ) -> None:
     shared = make_workspace("postgresql")
     process = start(shared.root)
-    wait_for(shared, parts_named=1)
+    wait_until_stopped(process.pid)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     with shared.catalogue.read() as connection:
         held = connection.scalar(

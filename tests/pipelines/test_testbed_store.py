@@ -27,6 +27,7 @@ from pipelines.testbed_ray import Actor, Passed, Unit, Work, must_be_there
 from pipelines.testbed_run import run_testbed
 from pipelines.testbed_work import Run, Store
 from tests.running import dying
+from tests.waiting import PATIENCE
 
 WNIDS = load_label_space("imagenet-1k").wnids
 
@@ -204,7 +205,7 @@ def test_two_runs_on_one_store_at_once_give_what_one_gives(
 ) -> None:
     """Both compute everything: neither keeps anything before the other has begun to."""
     settings = ["val", *(f"imagenet-c.fog.{level}" for level in (1, 2, 3))]
-    put, both = Store.put, threading.Barrier(2, timeout=60)
+    put, both = Store.put, threading.Barrier(2, timeout=PATIENCE)
 
     def together(self: Store, about: Any, said: Any) -> None:
         both.wait()

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.waiting import PATIENCE, reserved_port
+
 
 @dataclass(frozen=True)
 class Request:
@@ -104,7 +106,7 @@ class Exchange:
         while not self._over.is_set():
             self._handler.wfile.write(piece)
 
-    def silence(self, seconds: float = 60.0) -> None:
+    def silence(self, seconds: float = 2 * PATIENCE) -> None:
         """Say nothing, and hang up at the end."""
         self._handler.close_connection = True
         self._over.wait(seconds)
@@ -188,7 +190,7 @@ class LoopbackServer:
             # Headers and body in one packet, and none waits for another's acknowledgement.
             wbufsize = -1
             disable_nagle_algorithm = True
-            timeout = 30
+            timeout = PATIENCE
 
             def do_GET(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
@@ -241,6 +243,4 @@ class _Server6(_Server):
 
 def closed_port() -> int:
     """A port of 127.0.0.1 at which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return reserved_port()

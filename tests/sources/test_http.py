@@ -25,6 +25,7 @@ from curate.settings import NetworkSettings
 from curate.sources.addresses import Url
 from curate.sources.http import Fetcher, FetchFailed, user_agent
 from tests.sources.servers import Exchange, LoopbackServer, closed_port
+from tests.waiting import PATIENCE, wait_until
 
 MEGABYTE = 1_000_000
 
@@ -36,7 +37,7 @@ def server() -> Iterator[LoopbackServer]:
 
 
 def fetcher(*servers: LoopbackServer, **changes: Any) -> Fetcher:
-    limits = {"connect_seconds": 1.0, "read_seconds": 1.0, "total_seconds": 5.0, **changes}
+    limits = {"connect_seconds": 60.0, "read_seconds": 60.0, "total_seconds": 120.0, **changes}
     allow = tuple(server.allow_host for server in servers)
     return Fetcher(NetworkSettings(**{"allow_hosts": allow, **limits}), "test/1")
 
@@ -157,7 +158,9 @@ def test_the_environments_proxies_are_not_asked(
     assert fetch(fetcher(server), server.serve("/a", b"direct")) == b"direct"
 
 
-# Time.
+# Time. Where a limit does not hold, the state is another one, or it takes minutes.
+
+SOON = 30.0
 
 
 def answers_slowly(exchange: Exchange) -> None:
@@ -190,32 +193,33 @@ def test_a_byte_now_and_then_does_not_hold_the_client(server: LoopbackServer, pa
     failed = failure(fetcher(server, total_seconds=0.5), server.url(path))
     assert failed.state == "timeout"
     assert failed.retryable
-    assert 0.3 < time.monotonic() - began < 1.0
+    assert 0.3 < time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize("path", SLOW)
 def test_a_read_timeout_alone_would_not_notice(server: LoopbackServer, path: str) -> None:
     server.on("/*", answers_slowly)
-    began, asked = time.monotonic(), threading.Event()
 
-    def ask() -> None:
-        with urllib3.PoolManager() as pools, suppress(Exception):
-            pools.request("GET", server.url(path), timeout=0.3, retries=False)
-        asked.set()
+    def still_asks_after_a_second() -> bool:
+        asked = threading.Event()
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    assert not asked.wait(1.0)
-    assert time.monotonic() - began >= 1.0
-    server.__exit__()
-    thread.join(2)
+        def ask() -> None:
+            with urllib3.PoolManager() as pools, suppress(Exception):
+                pools.request("GET", server.url(path), timeout=0.3, retries=False)
+            asked.set()
+
+        threading.Thread(target=ask, daemon=True).start()
+        return not asked.wait(1.0)
+
+    # On a busy machine the server itself may fall silent for so long, now and then.
+    assert any(still_asks_after_a_second() for _ in range(10))
 
 
 def test_silence_ends_after_the_read_timeout(server: LoopbackServer) -> None:
     server.on("/*", answers_slowly)
     began = time.monotonic()
     assert failure(fetcher(server, read_seconds=0.2), server.url("/silence")).state == "timeout"
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON
 
 
 def test_redirects_share_one_limit_on_time(server: LoopbackServer) -> None:
@@ -227,12 +231,12 @@ def test_redirects_share_one_limit_on_time(server: LoopbackServer) -> None:
     asking = fetcher(server, total_seconds=0.5, redirects=20)
     began = time.monotonic()
     assert failure(asking, server.url("/a")).state == "timeout"
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON
 
 
 def test_what_is_under_way_ends_at_once_when_all_is_aborted(server: LoopbackServer) -> None:
     server.on("/*", answers_slowly)
-    asking = fetcher(server, read_seconds=30, total_seconds=30)
+    asking = fetcher(server)
     failures: list[FetchFailed] = []
 
     def ask(path: str) -> None:
@@ -244,13 +248,12 @@ def test_what_is_under_way_ends_at_once_when_all_is_aborted(server: LoopbackServ
     threads = [threading.Thread(target=ask, args=(path,)) for path in ("/silence", "/slow-body")]
     for thread in threads:
         thread.start()
-    while server.hits() < 2:
-        time.sleep(0.01)
+    wait_until(lambda: server.hits() == 2)
     began = time.monotonic()
     asking.pools.abort()
     for thread in threads:
-        thread.join(5)
-    assert time.monotonic() - began < 1.0
+        thread.join(PATIENCE)
+    assert time.monotonic() - began < SOON
     assert [failed.state for failed in failures] == ["waiting", "waiting"]
     assert failure(asking, server.url("/a")).state == "waiting"
 
@@ -330,9 +333,8 @@ def test_what_never_ends_is_left_early_and_takes_no_memory(
     server: LoopbackServer, path: str, state: str
 ) -> None:
     server.on("/*", endless)
-    asking = fetcher(server, total_seconds=20)
+    asking = fetcher(server)
     tracemalloc.start()
-    began = time.monotonic()
     try:
         count = 0
         with (
@@ -348,7 +350,6 @@ def test_what_never_ends_is_left_early_and_takes_no_memory(
     assert count <= MEGABYTE
     # The server's own pieces, in the same process, are part of it.
     assert peak < 16 * MEGABYTE
-    assert time.monotonic() - began < 3.0
 
 
 @pytest.mark.parametrize("path", ["/negative-chunk", "/trailer"])
@@ -563,10 +564,14 @@ def test_the_caller_is_asked_before_each_request_and_may_refuse(server: Loopback
     assert server.hits("/b") == 1
 
 
-def test_waiting_for_a_turn_does_not_count_as_the_servers_time(server: LoopbackServer) -> None:
+def test_waiting_for_a_turn_does_not_count_as_the_servers_time(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, waited = time.monotonic, [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: real() + sum(waited))
     url = server.serve("/a", b"there")
-    asking = fetcher(server, total_seconds=0.2)
-    assert fetch(asking, url, on_hop=lambda _: time.sleep(0.4)) == b"there"
+    asking = fetcher(server)
+    assert fetch(asking, url, on_hop=lambda _: waited.append(1000.0)) == b"there"
 
 
 # Names and certificates.
@@ -673,7 +678,7 @@ def test_the_limit_on_time_holds_under_tls_as_well(
     began = time.monotonic()
     asking = secure.fetcher(total_seconds=0.6)
     assert failure(asking, secure.server.url(path, "photos.example")).state == "timeout"
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < SOON
 
 
 def test_a_server_that_falls_silent_in_the_handshake_is_left(server: LoopbackServer) -> None:
@@ -682,14 +687,14 @@ def test_a_server_that_falls_silent_in_the_handshake_is_left(server: LoopbackSer
         asking = fetcher(allow_hosts=(host,), connect_seconds=0.3)
         began = time.monotonic()
         assert failure(asking, f"https://{host}/").state == "timeout"
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < SOON
 
-        asking = fetcher(allow_hosts=(host,), connect_seconds=30, total_seconds=30)
+        asking = fetcher(allow_hosts=(host,))
         timer = threading.Timer(0.2, asking.pools.abort)
         timer.start()
         began = time.monotonic()
         assert failure(asking, f"https://{host}/").state == "waiting"
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < SOON
 
 
 def test_https_from_a_server_that_speaks_http(server: LoopbackServer) -> None:

@@ -31,7 +31,10 @@ def server() -> Iterator[LoopbackServer]:
 
 def robots(server: LoopbackServer, allow: bool = True, **rule: float) -> Robots:
     settings = NetworkSettings(
-        allow_hosts=(server.allow_host,) if allow else (), read_seconds=1, total_seconds=2
+        allow_hosts=(server.allow_host,) if allow else (),
+        connect_seconds=60,
+        read_seconds=rule.get("read_seconds", 60),
+        total_seconds=120,
     )
     manners = Manners([HostRule("127.0.0.1", 2, rule.get("per_second", 1000))], settings)
     return Robots(Fetcher(settings, TOKEN), TOKEN, manners)
@@ -107,7 +110,7 @@ def test_a_site_in_trouble_is_left_alone_for_now_and_asked_again_later(
 def test_silence_is_no_permission(server: LoopbackServer) -> None:
     server.on("/robots.txt", lambda exchange: exchange.silence())
     with pytest.raises(FetchFailed) as failed:
-        allowed(robots(server), server)
+        allowed(robots(server, read_seconds=0.5), server)
     assert failed.value.state == "timeout"
     assert failed.value.retryable
 
@@ -123,7 +126,7 @@ def test_redirects_are_followed_each_in_its_turn(server: LoopbackServer) -> None
     server.on("/robots.txt", lambda exchange: exchange.redirect("/one"))
     server.on("/one", lambda exchange: exchange.redirect("/two"))
     server.serve("/two", b"User-agent: *\nDisallow: /", "text/plain")
-    assert not allowed(robots(server, per_second=5), server)
+    assert not allowed(robots(server, per_second=1), server)
     first, second, third = (request.time for request in server.requests)
     assert third - second > 0.1, "the redirect did not wait"
     assert second >= first
