@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.annotation.serving import logged_in
-from tests.waiting import PATIENCE, wait_until
+from tests.browser import browser_page
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -99,21 +100,11 @@ def somebody(
         account: whose.
         make: makes of its page who is given.
     """
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path,
-            args=["--no-sandbox", "--disable-gpu"],
-            timeout=1000 * PATIENCE,
-        )
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.set_default_timeout(1000 * PATIENCE)
+    with browser_page(browser_path, 1400) as page:
         with logged_in(url, **account) as session:
             page.context.add_cookies(
                 [{"name": c.name, "value": c.value or "", "url": url} for c in session.cookies]
             )
         person = make(page)
         yield person
-        browser.close()
     assert person.dialogs == []

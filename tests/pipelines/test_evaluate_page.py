@@ -24,6 +24,7 @@ from pipelines.evaluate import evaluate
 from pipelines.evaluate_beside_page import comparisons, published
 from pipelines.evaluate_failures import SHOTS, Errors, class_rows, errors_by_confusion
 from pipelines.evaluate_plots import published_value, references
+from tests.browser import browser_page
 from tests.report.test_page import Structure
 
 MODEL = "lite/efficientnet_lite0"
@@ -279,16 +280,10 @@ def test_published_numbers_stand_with_their_source_and_with_whom_to_hold_them_ag
 def test_the_page_stands_on_its_own_in_a_browser(
     browser_path: str, hostile: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
     page_of(hostile, tmp_path)
     asked: list[str] = []
     told: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page(viewport={"width": 390, "height": 900})
+    with browser_page(browser_path, 390) as page:
         page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
         page.on("console", lambda message: told.append(message.text))
@@ -312,7 +307,6 @@ def test_the_page_stands_on_its_own_in_a_browser(
             )
             assert len(drawn) == 4
             assert min(drawn) > 300
-        browser.close()
     assert not told
     assert all(url.startswith(("file:", "data:")) for url in asked)
 

@@ -20,6 +20,7 @@ from pipelines.collect import collect_folder
 from pipelines.filter import run_filter
 from pipelines.report import write_report
 from pipelines.workspace import Workspace, create_workspace, open_workspace
+from tests.browser import PICTURES, browser_page
 from tests.running import copy_of as copied
 
 #: Names that a page must show as they are.
@@ -284,17 +285,11 @@ def test_the_page_stands_on_its_own_in_a_browser(
     survivors_some: Workspace,
     survivors_none: Workspace,
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
     workspace = survivors_some if which == "some" else survivors_none
     summary = write_report(workspace)
     address = (workspace.root / summary["path"]).as_uri()
     asked, dialogs, errors = [], [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page(viewport={"width": width, "height": 900})
+    with browser_page(browser_path, width) as page:
         page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         page.on("console", lambda message: errors.append(message.text))
@@ -314,14 +309,8 @@ def test_the_page_stands_on_its_own_in_a_browser(
                 return !e.closest('.scroll') && box.width && box.right > innerWidth + 1;
             }).map(e => e.outerHTML.slice(0, 80))"""
         )
-        pictures = page.evaluate(
-            """async () => Promise.all([...document.images].map(async image => {
-                await image.decode();
-                return image.naturalWidth;
-            }))"""
-        )
+        pictures = page.evaluate(PICTURES)
         scripts = page.evaluate("document.scripts.length")
-        browser.close()
     assert cut == []
     assert len(pictures) == summary["photos"] + summary["misses"]
     assert all(natural > 0 for natural in pictures)

@@ -10,6 +10,7 @@ import pytest
 from curate.report.page import Credit
 from curate.report.pairs import Group, PairsPage, Picture, Twin, pieces
 from curate.report.thumbnails import make_thumbnail
+from tests.browser import PICTURES, browser_page
 from tests.report.test_page import HOSTILE, Structure
 
 
@@ -83,26 +84,19 @@ def test_what_is_left_out_is_counted() -> None:
 def test_the_page_stands_on_its_own_in_a_browser(
     width: int, tmp_path: Path, browser_path: str, package_photos: list[tuple[Path, int]]
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
     path = tmp_path / "page.html"
     page = make_page("<img src=x onerror=alert(1)>" + "w" * 80, package_photos[0][0])
     path.write_bytes("".join(pieces(page)).encode())
     asked: list[str] = []
     told: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        tab = browser.new_page(viewport={"width": width, "height": 900})
+    with browser_page(browser_path, width) as tab:
         tab.on("request", lambda request: asked.append(request.url))
         tab.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
         tab.on("console", lambda message: told.append(message.text))
         tab.goto(path.as_uri())
         tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
         wide = tab.evaluate("document.documentElement.scrollWidth")
-        pictures = tab.evaluate("[...document.images].map(image => image.naturalWidth)")
-        browser.close()
+        pictures = tab.evaluate(PICTURES)
     assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
     assert told == []
     assert wide <= width

@@ -26,6 +26,7 @@ from curate.report.shift_plots import (
     paint_shift,
 )
 from curate.report.testbed_page import Kind, LineRow, ModelRow, ShiftSection, TestbedPage, pieces
+from tests.browser import browser_page
 from tests.report.test_page import HOSTILE, Structure
 
 #: What a table's names may hold: all but what cannot be printed, which is refused.
@@ -211,15 +212,9 @@ def test_a_grid_has_every_model_and_setting() -> None:
 def test_pointing_names_a_model_and_boxes_leave_types_out(
     tmp_path: Path, browser_path: str, plain: str
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
     (tmp_path / "testbed.html").write_text(plain)
     asked, said = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page(viewport={"width": 390, "height": 800}, java_script_enabled=True)
+    with browser_page(browser_path, 390, 800, java_script_enabled=True) as page:
         page.on("request", lambda request: asked.append(request.url))
         page.on("console", lambda message: said.append(message.text))
         page.goto((tmp_path / "testbed.html").as_uri())
@@ -245,6 +240,5 @@ def test_pointing_names_a_model_and_boxes_leave_types_out(
         assert page.locator("label svg").nth(1).is_visible()
         page.get_by_role("checkbox").nth(1).check()
         assert [page.evaluate(shown, kind) for kind in (0, 1)] == before
-        browser.close()
     assert asked == [(tmp_path / "testbed.html").as_uri()]
     assert said == []
