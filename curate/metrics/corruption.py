@@ -84,31 +84,77 @@ def corruption_errors(
         raise ValueError("give both clean and baseline_clean, or neither")
     means = _mean_errors(errors, "errors", IMAGENET_C)
     references = _mean_errors(baseline, "baseline", (*IMAGENET_C, *means))
-    ce = {}
-    for name, mean in means.items():
-        if references[name] == 0.0:
+    ce = _ratios(means, references)
+    for name in means:
+        if name not in ce:
             raise ValueError(f"baseline[{name!r}] makes no error: there is no ratio to it")
-        ce[name] = 100.0 * mean / references[name]
 
     relative = None
     if clean is not None and baseline_clean is not None:
         own = _fraction(clean, "clean")
         other = _fraction(baseline_clean, "baseline_clean")
-        relative = {}
-        for name, mean in means.items():
-            rise = references[name] - other
-            if rise <= 0.0:
+        relative = _ratios(means, references, own, other)
+        for name in means:
+            if name not in relative:
                 raise ValueError(
                     f"baseline[{name!r}] is not above baseline_clean: "
                     "the relative error has no meaning"
                 )
-            relative[name] = 100.0 * (mean - own) / rise
     return CorruptionErrors(
         ce=ce,
         mce=_mean_of_fifteen(ce),
         relative_ce=relative,
         relative_mce=None if relative is None else _mean_of_fifteen(relative),
     )
+
+
+def row_errors(
+    errors: Mapping[str, ArrayLike],
+    baseline: Mapping[str, ArrayLike],
+    clean: float | None = None,
+    baseline_clean: float | None = None,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """CE and relative CE of each corruption for itself, whichever there are: see
+    `corruption_errors`, which takes their means and needs all fifteen.
+
+    Args:
+        errors: corruption → five errors by severity, or their mean; fractions in [0, 1].
+        baseline: the same of the baseline; corruptions that only one of them has are left out.
+        clean: error on uncorrupted images, a fraction.
+        baseline_clean: the same of the baseline; both or neither.
+
+    Returns:
+        Corruption → CE, where the baseline makes an error, and corruption → relative CE, where it
+        makes more than on clean images; in percent, in the order of `errors`. The second one is
+        empty without clean errors.
+
+    Raises:
+        ValueError: neither one nor five errors, or one that is NaN or outside [0, 1]; or only one
+            clean error.
+    """
+    if (clean is None) != (baseline_clean is None):
+        raise ValueError("give both clean and baseline_clean, or neither")
+    means = _mean_errors(errors, "errors", ())
+    references = _mean_errors(baseline, "baseline", ())
+    relative: dict[str, float] = {}
+    if clean is not None and baseline_clean is not None:
+        own = _fraction(clean, "clean")
+        relative = _ratios(means, references, own, _fraction(baseline_clean, "baseline_clean"))
+    return _ratios(means, references), relative
+
+
+def _ratios(
+    means: Mapping[str, float],
+    references: Mapping[str, float],
+    own: float = 0.0,
+    other: float = 0.0,
+) -> dict[str, float]:
+    """In percent, where the baseline's part is above 0."""
+    return {
+        name: 100.0 * (mean - own) / (references[name] - other)
+        for name, mean in means.items()
+        if name in references and references[name] > other
+    }
 
 
 def _mean_of_fifteen(values: Mapping[str, float]) -> float:

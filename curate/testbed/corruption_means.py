@@ -15,11 +15,13 @@ from functools import lru_cache
 
 from curate.files import data_file
 from curate.metrics import corruption_errors
-from curate.metrics.corruption import IMAGENET_C
+from curate.metrics.corruption import IMAGENET_C, row_errors
 from curate.testbed.corruption_errors import SEVERITIES, Table
 
 #: How many images ImageNet's validation set has, and its classes.
 IMAGES, CLASSES = 50_000, 1_000
+
+_NEEDS = "a mean needs the fifteen corruptions at five severities"
 
 #: The side of ImageNet-C's pictures, and the short side of the photo that they were cut from.
 SIDE, SHORT_SIDE = 224, 256
@@ -49,11 +51,12 @@ class Means:
     Attributes:
         called: what the mean is called: "mCE", or words with the baseline's name.
         is_mce: whether it may be called mCE.
-        mean: of the fifteen ratios; None where it has no meaning.
+        mean: of the fifteen ratios; None where it has no meaning, rows may have one all the same.
         relative: of the fifteen ratios of what is lost; None likewise.
         ce: corruption → ratio; also of corruptions beyond the fifteen where the baseline has them.
-        relative_ce: corruption → ratio of what is lost; empty where `relative` is None.
-        baseline: whose errors these are divided by; None without any.
+        relative_ce: corruption → ratio of what is lost, for rows under which the baseline loses
+            something; empty without clean errors.
+        baseline: whose errors these are divided by; None without any ratio.
         note: why there is no number, or how to read it.
     """
 
@@ -136,9 +139,11 @@ def means(table: Table, conditions: Conditions, baseline: Baseline | None) -> Me
         baseline: a model that went through the same pipeline; None for AlexNet as published.
     """
     absent = _absent(table)
-    if absent:
-        return _nothing(f"a mean needs the fifteen corruptions at five severities; {absent}")
     reasons = why_not_published(conditions)
+    if absent and (baseline is not None or not reasons):
+        return _rows_alone(table, baseline or alexnet(), absent)
+    if absent:
+        return _nothing(f"{_NEEDS}; {absent}")
     if baseline is None:
         if reasons:
             return _nothing(
@@ -169,25 +174,43 @@ def _nothing(note: str) -> Means:
     return Means("mCE", False, None, None, {}, {}, None, note)
 
 
+def _rows_alone(table: Table, baseline: Baseline, why: str, needs: str = _NEEDS) -> Means:
+    """No mean, but the ratio of each row that has one."""
+    errors, clean, other = _errors(table, baseline)
+    ce, relative_ce = row_errors(errors, baseline.errors, clean, other)
+    note = f"{needs}; {why}"
+    if ce:
+        note += f"; CE of a row is against {baseline.name}"
+    return Means("mCE", False, None, None, ce, relative_ce, baseline.name if ce else None, note)
+
+
 def _ratios(table: Table, baseline: Baseline, called: str, is_mce: bool, note: str) -> Means:
-    known = [row for row in table.rows if row.corruption in baseline.errors]
-    errors = {
-        row.corruption: [1 - value for value in row.accuracies.values()]
-        for row in known
-        if len(row.accuracies) == len(SEVERITIES)
-    }
-    clean = None if table.clean is None else 1 - table.clean
+    errors, clean, other = _errors(table, baseline)
     try:
         found = corruption_errors(errors, baseline.errors)
     except ValueError as error:
-        return _nothing(f"no ratio to {baseline.name}: {error}")
-    relative, relative_ce = None, {}
-    if clean is None or baseline.clean is None:
+        return _rows_alone(table, baseline, str(error), f"no mean ratio to {baseline.name}")
+    relative = None
+    _, relative_ce = row_errors(errors, baseline.errors, clean, other)
+    if clean is None:
         note += "; no relative one without clean errors"
     else:
         try:
-            both = corruption_errors(errors, baseline.errors, clean, baseline.clean)
-            relative, relative_ce = both.relative_mce, both.relative_ce or {}
+            relative = corruption_errors(errors, baseline.errors, clean, other).relative_mce
         except ValueError as error:
             note += f"; no relative one: {error}"
     return Means(called, is_mce, found.mce, relative, found.ce, relative_ce, baseline.name, note)
+
+
+def _errors(
+    table: Table, baseline: Baseline
+) -> tuple[dict[str, list[float]], float | None, float | None]:
+    """Errors of the rows that are whole, and both clean errors; None where one is not known."""
+    errors = {
+        row.corruption: [1 - value for value in row.accuracies.values()]
+        for row in table.rows
+        if row.corruption in baseline.errors and len(row.accuracies) == len(SEVERITIES)
+    }
+    if table.clean is None or baseline.clean is None:
+        return errors, None, None
+    return errors, 1 - table.clean, baseline.clean

@@ -71,7 +71,8 @@ def text_summary(summary: Mapping[str, Any]) -> str:
     """Every table, its means and calibration, the comparisons, and the notes."""
     parts = [where(summary)]
     for result in summary["results"]:
-        lines = [_title(result), *text_table(table_from_record(result))]
+        ce = {row["corruption"]: row["ce"] for row in result["rows"] if row["ce"] is not None}
+        lines = [_title(result), *text_table(table_from_record(result), ce=ce)]
         lines += [_calibration(result), means_line(result)]
         parts.append("\n".join(lines))
     parts += ["\n".join(text_comparison(one)) for one in summary["comparisons"]]

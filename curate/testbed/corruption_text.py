@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from curate.testbed.corruption_errors import Row, Table
 
 #: Stands behind an accuracy that cannot be told from guessing.
@@ -10,12 +12,15 @@ CHANCE = "*"
 _NAME = 16
 
 
-def text_table(table: Table, *, marked: bool = True) -> list[str]:
+def text_table(
+    table: Table, *, marked: bool = True, ce: Mapping[str, float] | None = None
+) -> list[str]:
     """The lines of a table: clean accuracy, then a row each with all severities, then the mean.
 
     Args:
         table: what was measured.
         marked: whether accuracies near chance bear a star, and rows tell their shape.
+        ce: corruption → errors in percent of a baseline's; no column where there are none.
     """
     severities = sorted({severity for row in table.rows for severity in row.accuracies})
     width = max([_NAME, *(len(row.corruption) for row in table.rows)])
@@ -23,8 +28,10 @@ def text_table(table: Table, *, marked: bool = True) -> list[str]:
     lines = []
     if table.clean is not None:
         lines.append(f"clean accuracy {table.clean:.3f}  (error {1 - table.clean:.3f})")
-    lines.append(f"{head} {'mean err':>9} {'relative':>9}" + ("  shape" if marked else ""))
-    lines += [_row(row, severities, width, marked) for row in table.rows]
+    head += f" {'mean err':>9} {'relative':>9}"
+    head += f" {'CE':>6}" if ce else ""
+    lines.append(head + ("  shape" if marked else ""))
+    lines += [_row(row, severities, width, marked, ce or {}) for row in table.rows]
     if (mean := table.mean_relative) is not None:
         lines.append(f"mean relative corruption error: {mean:.1f}x the clean error")
     if marked and any(row.near_chance for row in table.rows):
@@ -35,7 +42,7 @@ def text_table(table: Table, *, marked: bool = True) -> list[str]:
     return lines
 
 
-def _row(row: Row, severities: list[int], width: int, marked: bool) -> str:
+def _row(row: Row, severities: list[int], width: int, marked: bool, ce: Mapping[str, float]) -> str:
     cells = []
     for severity in severities:
         value = row.accuracies.get(severity)
@@ -45,4 +52,6 @@ def _row(row: Row, severities: list[int], width: int, marked: bool) -> str:
         cells.append(f"{text:>6}")
     relative = "–" if row.relative is None else f"{row.relative:.1f}x"
     line = f"{row.corruption:<{width}} {' '.join(cells)} {row.mean_error:>9.3f} {relative:>9}"
+    if ce:
+        line += f" {ce[row.corruption]:>6.1f}" if row.corruption in ce else f" {'–':>6}"
     return f"{line}  {row.told}" if marked else line

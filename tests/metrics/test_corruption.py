@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.metrics import corruption_errors
-from curate.metrics.corruption import IMAGENET_C
+from curate.metrics.corruption import IMAGENET_C, row_errors
 
 FRACTION = st.floats(0.01, 1.0)
 TABLE = st.fixed_dictionaries(
@@ -106,3 +106,46 @@ def without(name: str) -> dict[str, Any]:
 def test_bad_input_is_named(errors: Any, baseline: Any, clean: Any, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         corruption_errors(errors, baseline, *clean)
+
+
+ROWS = st.dictionaries(
+    st.sampled_from([*IMAGENET_C, "greyscale", "mine"]),
+    st.lists(st.floats(0.0, 1.0), min_size=5, max_size=5),
+)
+
+
+@given(ROWS, ROWS, st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_each_row_has_its_ratio_exactly_where_the_baseline_has_something_to_divide_by(
+    errors: dict[str, list[float]], baseline: dict[str, list[float]], clean: float, other: float
+) -> None:
+    ce, relative = row_errors(errors, baseline, clean, other)
+    both = [name for name in errors if name in baseline]
+    assert list(ce) == [name for name in both if np.mean(baseline[name]) > 0.0]
+    assert list(relative) == [name for name in both if np.mean(baseline[name]) > other]
+    for name in ce:
+        assert ce[name] * np.mean(baseline[name]) == pytest.approx(100 * np.mean(errors[name]))
+    for name in relative:
+        lost = float(np.mean(errors[name]) - clean)
+        assert relative[name] * (np.mean(baseline[name]) - other) == pytest.approx(100 * lost)
+
+
+@given(TABLE)
+def test_rows_are_those_of_the_whole_table(errors: dict[str, list[float]]) -> None:
+    whole = corruption_errors(errors, flat(0.8), 0.1, 0.4)
+    assert row_errors(errors, flat(0.8), 0.1, 0.4) == (whole.ce, whole.relative_ce)
+    assert row_errors(errors, flat(0.8)) == (whole.ce, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (({"fog": [0.1] * 4}, {}), r"errors\['fog'\] needs five severities"),
+        (({}, {"fog": math.nan}), r"baseline\['fog'\] is nan"),
+        (({"fog": 50.0}, {"fog": 0.5}), r"outside \[0, 1\], a fraction"),
+        (({"fog": 0.5}, {"fog": 0.5}, 0.1), "both clean and baseline_clean"),
+        (({"fog": 0.5}, {"fog": 0.5}, 0.1, 40.0), r"baseline_clean is 40.0: outside"),
+    ],
+)
+def test_a_row_that_is_none_is_named(arguments: tuple[Any, ...], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        row_errors(*arguments)

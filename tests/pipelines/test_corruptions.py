@@ -34,6 +34,7 @@ from pipelines.corruption_plan import drawn, is_validation
 from pipelines.corruptions import corruptions
 from pipelines.datasets import open_dataset
 from pipelines.evaluate import evaluate
+from tests.browser import PICTURES, browser_page
 from tests.pipelines.zoo import loaded_once
 from tests.running import ROOT, dying
 
@@ -552,6 +553,24 @@ def test_a_baseline_goes_through_the_same_and_is_named(
     assert cut in whole["note"]
 
 
+def test_a_baseline_gives_each_row_its_ratio_though_there_is_no_mean(
+    own_set: Path, tmp_path: Path
+) -> None:
+    names = ["contrast", "fog"]
+    summary = corruptions(own_set, [TINY], names=names, baseline=TINY, report=tmp_path)
+    (result,) = summary["results"]
+    errors = {row["corruption"]: row["mean_error"] for row in result["rows"]}
+    assert all(errors.values())
+    assert {row["corruption"]: row["ce"] for row in result["rows"]} == pytest.approx(
+        dict.fromkeys(names, 100)
+    )
+    assert summary["mce"] is None
+    assert f"13 are absent, the first is gaussian_noise; CE of a row is against {TINY}" in str(
+        summary["note"]
+    )
+    assert '<th class="num">CE</th>' in (tmp_path / "index.html").read_text()
+
+
 def test_a_photo_and_its_corrupted_form_are_drawn_together(dataset: Path, tmp_path: Path) -> None:
     for path in dataset.glob("*/*"):
         (tmp_path / path.parent.name / "inner").mkdir(parents=True, exist_ok=True)
@@ -736,11 +755,7 @@ def test_a_model_that_took_part_in_selecting_the_photos_is_flagged(
 def test_the_page_fits_a_phone_and_runs_nothing(
     hostile: tuple[Path, dict[str, Any]], browser_path: str
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as chromium:
-        browser = chromium.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 390, "height": 844})
+    with browser_page(browser_path, 390, 844) as page:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.on("dialog", lambda dialog: said.append(dialog.message))
@@ -748,10 +763,8 @@ def test_the_page_fits_a_phone_and_runs_nothing(
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         assert "owned" not in page.title()
         assert page.evaluate("document.querySelectorAll('.drawing').length") == 4
-        broken = "[...document.images].filter(i => !i.naturalWidth).length"
-        assert page.evaluate(broken) == 0
+        assert all(page.evaluate(PICTURES))
         assert said == []
-        browser.close()
 
 
 def test_without_matplotlib_the_page_comes_and_says_so(

@@ -259,3 +259,51 @@ def test_a_baseline_without_errors_gives_no_ratio_and_says_why() -> None:
     assert found.relative is None
     assert found.relative_ce == {}
     assert "no relative one" in str(found.note)
+
+
+def test_the_printed_table_has_the_ratios_there_are() -> None:
+    table = error_table(0.8, {"fog": row(*[0.6] * 5), "snow": row(*[0.5] * 5)}, 1000)
+    head, fog, snow = text_table(table, ce={"fog": 50.0})[1:4]
+    assert head.split()[-2:] == ["CE", "shape"]
+    assert fog.split()[8] == "50.0"
+    assert snow.split()[8] == "–"
+    assert "CE" not in text_table(table)[1].split()
+
+
+@pytest.mark.parametrize("name", ["fog", "gaussian_noise", "mine"])
+def test_a_row_has_its_ratio_without_the_other_fifteen(name: str) -> None:
+    base = Baseline("base", {name: [0.8] * 5}, 0.3, "the same pipeline")
+    found = means(error_table(0.8, {name: row(*[0.6] * 5)}, 1000), PUBLISHED, base)
+    assert (found.mean, found.relative, found.is_mce) == (None, None, False)
+    assert found.ce == {name: pytest.approx(50)}
+    assert found.relative_ce == {name: pytest.approx(40)}
+    assert found.baseline == "base"
+    assert "CE of a row is against base" in str(found.note)
+
+
+def test_alexnet_serves_a_row_on_its_own_images_and_no_others() -> None:
+    table = error_table(0.8, {"fog": row(*[0.5] * 5)}, 1000)
+    found = means(table, PUBLISHED, None)
+    assert found.ce == {"fog": pytest.approx(50 / np.mean(alexnet().errors["fog"]))}
+    assert found.mean is None
+    assert means(table, changed(images=20), None).ce == {}
+
+
+@pytest.mark.parametrize("faultless", IMAGENET_C)
+def test_one_row_without_a_ratio_takes_none_from_the_others(faultless: str) -> None:
+    others = [name for name in IMAGENET_C if name != faultless]
+    errors = {name: [0.8] * 5 for name in IMAGENET_C}
+    found = means(fifteen(0.4), PUBLISHED, Baseline("b", {**errors, faultless: [0.0] * 5}, 0.0, ""))
+    assert found.mean is None
+    assert f"baseline['{faultless}'] makes no error" in str(found.note)
+    assert found.ce == {name: pytest.approx(50) for name in others}
+    found = means(fifteen(0.4), PUBLISHED, Baseline("b", {**errors, faultless: [0.1] * 5}, 0.3, ""))
+    assert found.mean is not None
+    assert found.relative is None
+    assert found.relative_ce == {name: pytest.approx(40) for name in others}
+
+
+def test_a_severity_alone_has_no_ratio() -> None:
+    base = Baseline("base", {"fog": [0.8] * 5}, 0.3, "")
+    found = means(error_table(0.8, {"fog": {3: 0.5}}, 1000), PUBLISHED, base)
+    assert (found.ce, found.relative_ce, found.baseline) == ({}, {}, None)
