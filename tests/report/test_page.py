@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curate.report import page as report
@@ -113,6 +113,8 @@ def make_page(text: str = "plain", survivors: int = 1, **changes: Any) -> report
 
 
 PLAIN = Structure(report.render(make_page())).found
+# An address of the web is meant to be followed: it stands in a link, and nothing else changes.
+LINKED = Structure(report.render(make_page("https://example.org"))).found
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -123,10 +125,21 @@ def test_text_from_outside_never_becomes_markup(text: str) -> None:
 
 
 @given(st.text(max_size=40))
+@example("HTTP://0")
+@example("https:")
 @settings(max_examples=60, deadline=None)
 def test_no_text_at_all_changes_the_structure_of_the_page(text: str) -> None:
     # An empty title or author is left out, which is no matter of escaping.
-    assert Structure(report.render(make_page(text or " "))).found == PLAIN
+    found = Structure(report.render(make_page(text or " "))).found
+    assert found == (LINKED if report.web_address(text) else PLAIN)
+
+
+def test_an_address_adds_links_alone() -> None:
+    links = [("a", "href", "rel"), ("/a",)]
+    assert [item for item in LINKED if item not in links] == [
+        item for item in PLAIN if item not in links
+    ]
+    assert LINKED.count(links[0]) > PLAIN.count(links[0])
 
 
 def test_hostile_text_is_still_there_to_be_read() -> None:
