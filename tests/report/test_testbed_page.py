@@ -87,6 +87,16 @@ def test_a_page_without_standard_models_or_plots_says_so_and_shows_no_empty_axes
     assert 'role="img"' not in page
 
 
+@pytest.mark.parametrize(
+    ("chosen_by", "whose"), [("the table", "2 standard models"), (None, "all models")]
+)
+def test_the_head_claims_no_model_for_a_line_that_lacks_an_accuracy(
+    chosen_by: str | None, whose: str
+) -> None:
+    page = "".join(pieces(replace(make_page(), chosen_by=chosen_by)))
+    assert f"fitted to those of {whose} that have both accuracies" in page
+
+
 @pytest.fixture(scope="module")
 def plain() -> str:
     return "".join(pieces(make_page()))
