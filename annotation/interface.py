@@ -96,6 +96,9 @@ _STYLE = """
 .curate-votes p { margin: 0 0 2px; }
 .curate-crops summary { cursor: pointer; margin-top: 8px; }
 .curate-photo { position: relative; }
+.curate-photo .lsf-object { padding-right: 42px; }
+.curate-photo .lsf-toolbar { margin-right: -42px; }
+.curate-crops .lsf-object { padding-right: 0; }
 .curate-crops .lsf-object, .curate-crops .lsf-richtext__container { position: static !important; }
 .curate-frame { position: absolute; top: 0; left: 0; z-index: 9; box-sizing: border-box; }
 .curate-frame img { display: block; width: 100%; height: 100%; max-width: none; }
