@@ -70,7 +70,7 @@ class _Page:
         self.names = display_names(workspace.label_space)
         self.weak_names = display_names(workspace.weak_labels, set(found.claimed.values()))
         disputed = [key for key, what in found.outcomes.items() if what.status == "disputed"]
-        self.keys = disputed[:MOST_SHOWN]
+        self.disputes, self.keys = len(disputed), disputed[:MOST_SHOWN]
         with workspace.catalogue.read() as connection:
             self.candidates = queues.candidates_named(connection, self.keys)
             hashes = [row["sha256"] for row in self.candidates.values()]
@@ -100,6 +100,7 @@ class _Page:
             disputed=self._disputed(),
             disputed_shown=len(self.keys),
             disputed_total=summary["disputed"],
+            disputed_controls=self.disputes - summary["disputed"],
             control=_of(control["accepted"], judged) if judged else None,
             measures=[
                 shown.Measure(

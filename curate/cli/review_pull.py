@@ -48,8 +48,7 @@ def _pull_text(summary: Mapping[str, Any]) -> str:
     ]
     more = ", ".join(f"{count:,} {what}" for count, what in found if count)
     lines = [f"{summary['pulled']:,} new answers{f' ({more})' if more else ''}", _counted(summary)]
-    if (controls := summary["control"]) and any(_total(controls)):
-        lines.append(f"control sample: {_counted(controls)}")
+    lines += _controls(summary)
     if agreement := _agreement(summary["agreement"]):
         lines.append(agreement)
     if summary["set_aside"]:
@@ -73,6 +72,11 @@ def _counted(told: Mapping[str, Any]) -> str:
         f"accepted {accepted:,}, rejected {rejected:,}{reasons}, disputed {disputed:,}, "
         f"waiting {waiting:,}"
     )
+
+
+def _controls(summary: Mapping[str, Any]) -> list[str]:
+    told = summary["control"]
+    return [f"control sample: {_counted(told)}"] if any(_total(told)) else []
 
 
 def _agreement(told: Mapping[str, Mapping[str, Any]]) -> str:
@@ -115,6 +119,7 @@ def adjudicate(
     for problem in summary["problems"]:
         say(problem)
     text = f"{summary['pushed']:,} tasks pushed for adjudication; {_counted(summary)}"
+    text = "\n".join([text, *_controls(summary)])
     if summary["url"]:
         text += f"\n{summary['project']}: {summary['url']}"
     emit(summary, text)

@@ -169,7 +169,8 @@ class ReviewPage:
         waiting: candidates that too few have answered.
         disputed: the contact sheet of those that people differ about; taken once.
         disputed_shown: how many it holds.
-        disputed_total: how many there are.
+        disputed_total: how many there are but for those of the control sample alone.
+        disputed_controls: how many there are of the control sample alone.
         control: accepted and judged ones of the control sample; None without one.
         measures: of agreement.
         people: annotators.
@@ -194,6 +195,7 @@ class ReviewPage:
     disputed: Iterable[Disputed]
     disputed_shown: int
     disputed_total: int
+    disputed_controls: int
     control: Share | None
     measures: Sequence[Measure]
     people: Sequence[Person]
@@ -217,6 +219,11 @@ class ReviewPage:
     def done(self) -> int:
         """Candidates that enough people have answered."""
         return self.accepted + self.refused + self.disputed_total
+
+    @property
+    def disputes(self) -> int:
+        """All that people differ about."""
+        return self.disputed_total + self.disputed_controls
 
     @property
     def asked(self) -> int:

@@ -59,6 +59,7 @@ def make_page(text: str = "plain", photos: list[Path] | None = None, **changes: 
         "disputed": disputed,
         "disputed_shown": len(disputed),
         "disputed_total": len(disputed),
+        "disputed_controls": 0,
         "control": Share(3, 4, None, None),
         "measures": [
             Measure("Raw agreement", 0.875, 0.8, 0.9501, 32),
@@ -121,7 +122,9 @@ def test_the_page_says_how_far_people_are_and_who_said_what() -> None:
 def test_what_is_not_there_has_no_section() -> None:
     lists = ("measures", "people", "by_class", "unread", "blind", "mistaken", "disputed")
     nothing: dict[str, Any] = dict.fromkeys(lists, ())
-    nothing |= dict.fromkeys(("accepted", "waiting", "disputed_total", "unread_total"), 0)
+    nothing |= dict.fromkeys(
+        ("accepted", "waiting", "disputed_total", "unread_total", "disputed_controls"), 0
+    )
     nothing |= {"rejected": [], "withheld": 0, "control": None, "newest": None, "run": None}
     html, text = shown(make_page(**nothing))
     assert "Nothing has been given out for review yet" in text
