@@ -15,7 +15,7 @@ from annotation.client_faults import on_loopback, reason_of
 from annotation.server_accounts import Account
 
 _LOGIN = "/user/login/"
-_SECONDS = 30.0
+_SECONDS = 60.0
 _PIECE = 65_536
 
 

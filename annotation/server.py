@@ -57,6 +57,8 @@ TOKEN_VARIABLE = "CURATE_REVIEW_TOKEN"
 _DATA, _DATABASE, _SERVED = "label-studio", "label_studio.sqlite3", "served"
 # The other command may be installing.
 _WAIT_SECONDS = 1800.0
+# One that runs may have much to do.
+_SILENT_SECONDS = 60.0
 # One whose process is not seen may just have ended.
 _LOST_SECONDS = 5.0
 
@@ -203,7 +205,7 @@ def _running(folder: Path, images: Path | None, port: int) -> tuple[Process, boo
                     return process, True, first
         found = server_process.find(folder)
         if found is not None and found.ready:
-            if not server_process.answers(found.port):
+            if not server_process.answers(found.port, _SILENT_SECONDS):
                 now = server_process.find(folder)
                 if now is None or now.pid != found.pid:
                     # It was just ending.

@@ -31,7 +31,7 @@ LOCK, RECORD, LOG = "server.lock", "server.json", "server.log"
 
 #: How long a server may take to start; one of an older version migrates its data first.
 START_SECONDS = 300.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 120.0
 
 _LOOK = 0.1
 _BACKLOG = 128
@@ -203,12 +203,18 @@ def _not_started(log: Path, begin: int, code: int | None) -> CurateError:
     return CurateError(f"Label Studio {how} ({last}); {printable(log)} tells more")
 
 
-def answers(port: int) -> bool:
-    """Whether a Label Studio answers on a port of loopback that it is well."""
+def answers(port: int, seconds: float = 10.0) -> bool:
+    """Whether a Label Studio answers on a port of loopback that it is well.
+
+    Args:
+        port: where.
+        seconds: the longest wait for it.
+    """
     try:
         with requests.Session() as session:
             session.trust_env = False
-            told = session.get(f"http://127.0.0.1:{port}/health", timeout=10, allow_redirects=False)
+            url = f"http://127.0.0.1:{port}/health"
+            told = session.get(url, timeout=seconds, allow_redirects=False)
         return told.status_code == 200 and told.json().get("status") == "UP"
     except (requests.RequestException, ValueError, AttributeError):
         return False

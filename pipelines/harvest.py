@@ -198,8 +198,10 @@ class Harvest:
                     self._feed.look_again(from_start=self._searches.record(step))
                 elif searcher.ended and not downloader.pending and not self._results:
                     break
-                # Lists have millions of rows that are known: nothing may wait between their steps.
-                self._results += downloader.results(timeout=0.1 if step is None else 0.0)
+                # Lists have millions of rows that are known: nothing may wait between their steps,
+                # and none of these for a download while the next one is made.
+                busy = step is not None or searcher.at_work
+                self._results += downloader.results(timeout=0.0 if busy else 0.1)
                 self._flush(bar, force=searcher.ended and not downloader.pending)
         except BaseException:
             # So that neither waits for a host's pause.

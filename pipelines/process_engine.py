@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _Heard = Event[Chunk, Scored]
 
-#: Seconds between two looks at whether the user wants to stop, and those until an end is forced.
-_LOOK, _PATIENCE = 0.2, 3.0
+#: Seconds between two looks at whether the user wants to stop, those until an end is forced, and
+#: those that what has been killed may take to be gone.
+_LOOK, _PATIENCE, _EXIT = 0.2, 3.0, 30.0
 
 
 @dataclass(eq=False)
@@ -137,7 +138,7 @@ class ProcessEngine(CrewEngine[Job, Chunk, Scored]):
 
 
 def _how_it_ended(worker: _Process) -> str:
-    worker.process.join(_PATIENCE)
+    worker.process.join(_EXIT)
     code = worker.process.exitcode
     how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return f"the process for {worker.name} has ended ({how})"

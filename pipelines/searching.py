@@ -264,6 +264,11 @@ class Searcher:
         """Whether `go_on` may be called."""
         return self._future is None and not self.ended
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a step was begun and has not been taken."""
+        return self._future is not None
+
     def go_on(self) -> None:
         """Begin the next step."""
         self._future = self._pool.submit(next, self._steps, None)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Without site's .pth files this checkout is not installed; and of what is, only the five packages
@@ -66,7 +68,7 @@ def run(folder: Path, *options: str) -> tuple[int, str, Any]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=2 * PATIENCE,
     )
     found = json.loads(out.read_bytes()) if out.exists() else None
     return done.returncode, done.stdout + done.stderr, found

@@ -138,7 +138,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def _holder(path: str, ready: str) -> None:
     with hold(Path(path), "curate filter"):
         Path(ready).touch()
-        time.sleep(60)
+        time.sleep(600)
 
 
 def test_the_second_holder_is_told_who_the_first_is_and_a_kill_lets_go(tmp_path: Path) -> None:

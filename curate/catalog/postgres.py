@@ -41,7 +41,7 @@ _TURN = text(
 )
 
 #: How long the server may take to notice that a command was killed, and to let go of its locks.
-_NOTICE_SECONDS = 1.0
+_NOTICE_SECONDS = 5.0
 
 #: A connection whose peer has vanished shall not hold a lock for hours.
 _KEEPALIVE = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
@@ -98,7 +98,7 @@ def _take(connection: Connection, stage: str, kind: str) -> None:
     patience = time.monotonic() + _NOTICE_SECONDS
     while not connection.scalar(lock, names):
         if time.monotonic() < patience:
-            time.sleep(_NOTICE_SECONDS / 10)
+            time.sleep(0.1)
             continue
         holder = text(
             "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)"

@@ -126,14 +126,13 @@ def test_claims_wait_for_no_writer(database: PostgresCatalogue) -> None:
     with database.write() as writer:
         judging.start_run(writer, RUN)
         claims.add_chunks(writer, "r", 3)
-    started = time.monotonic()
+    # Who waited for the writer would be refused at last.
     with database.write() as writer:
         facts.remember(writer, "n", "0")
         with database.claiming() as one, database.claiming() as two:
             assert claims.claim(one, "r", "one", 60) == 0
             assert claims.claim(two, "r", "two", 60) == 1
             assert claims.claim(one, "r", "one", 60) == 2
-    assert time.monotonic() - started < 30
 
 
 def test_a_stage_is_held_against_other_machines(address: str, database: PostgresCatalogue) -> None:
@@ -179,7 +178,7 @@ import sys, time
 from curate.catalog.postgres import open_database
 with open_database(sys.argv[1]).held("collect"):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -319,7 +318,7 @@ from curate.catalog.postgres import open_database
 with open_database(sys.argv[1]).write() as connection:
     facts.remember(connection, "n", "0")
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

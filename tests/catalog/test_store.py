@@ -56,7 +56,7 @@ def test_an_altered_or_missing_image_is_told(store: FolderStore, tmp_path: Path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are POSIX")
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_what_is_no_file_is_told_at_once(store: FolderStore) -> None:
     path = store.path(*PHOTO)
     path.unlink()

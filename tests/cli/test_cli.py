@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.network import PUBLIC_SOURCES
 from tests.running import ROOT, run_curate
+from tests.waiting import PATIENCE
 
 COMMANDS = [
     ["demo"],
@@ -280,10 +281,11 @@ def test_a_closed_standard_stream_stops_no_command(
     line = f"'{sys.executable}' -m curate -w '{workspace}' collect folder '{tmp_path}/photos'"
     (tmp_path / "photos" / "dragonfly").mkdir(parents=True)
     (tmp_path / "photos" / "dragonfly" / "page.jpg").write_text("<html>", encoding="utf-8")
-    subprocess.run(["sh", "-c", f"{line} {closed}; echo $? > '{told}'"], check=True, timeout=60)
+    command = ["sh", "-c", f"{line} {closed}; echo $? > '{told}'"]
+    subprocess.run(command, check=True, timeout=PATIENCE)
     assert told.read_text(encoding="utf-8") == "0\n"
     unusable = f"'{sys.executable}' -m curate -w '{tmp_path}/nowhere' status {closed}"
-    assert subprocess.run(["sh", "-c", unusable], check=False, timeout=60).returncode == 2
+    assert subprocess.run(["sh", "-c", unusable], check=False, timeout=PATIENCE).returncode == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

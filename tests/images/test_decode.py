@@ -29,6 +29,7 @@ from tests.images.awkward import (
     with_chunk,
     with_segment,
 )
+from tests.waiting import PATIENCE
 
 
 def test_a_photo_decodes_as_pillow_alone_does(photo: Image.Image, photo_bytes: bytes) -> None:
@@ -324,7 +325,7 @@ def test_a_large_image_passes_in_bounded_memory(tmp_path: Path) -> None:
         "print(status.split('VmHWM:')[1].split()[0])\n"
     )
     command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert int(done.stdout) < 500_000
 
 

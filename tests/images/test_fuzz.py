@@ -166,7 +166,7 @@ def many_small_parts() -> dict[str, bytes]:
 @pytest.mark.parametrize("what", list(many_small_parts()))
 def test_millions_of_small_parts_are_refused_quickly(what: str) -> None:
     data = many_small_parts()[what]
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(ImageRefused):
         decode(data)
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2

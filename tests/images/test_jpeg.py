@@ -146,10 +146,10 @@ def test_thousands_of_scans_are_refused_at_once(photo: Image.Image) -> None:
     """A few bytes a scan keep libjpeg busy over the whole picture each time."""
     data = save(photo, "JPEG", progressive=True)
     scan = segment(0xDA, b"\x01\x01\x00\x01\x05\x63") + b"\0"
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(ImageRefused, match="more scans or segments than any photo has"):
         decode(data[:-2] + scan * 5000 + data[-2:])
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 @pytest.mark.parametrize(

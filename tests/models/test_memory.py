@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from curate.errors import DeviceError
 from curate.models import Classifier
 from curate.models.memory import Room, device_errors, in_halves, is_out_of_memory
+from tests.waiting import PATIENCE
 
 
 def beyond_all_memory() -> None:
@@ -213,7 +214,7 @@ def test_threads_share_what_one_of_them_learnt(capsys: pytest.CaptureFixture[str
 
     def logits(views: np.ndarray | torch.Tensor) -> torch.Tensor:
         if len(views) > 4:
-            barrier.wait(10)
+            barrier.wait(PATIENCE)
             raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
         return torch.zeros(len(views), 3)
 

@@ -9,6 +9,7 @@ import torch
 
 from curate.errors import UnknownNameError, UsageError
 from curate.models import bound_threads, resolve_device, tune_allocator
+from tests.waiting import PATIENCE
 
 
 def in_a_new_thread() -> int:
@@ -38,12 +39,12 @@ def test_a_worker_stays_bounded_whatever_other_threads_set() -> None:
         with bound_threads(1):
             torch.ones(4).sum()
             bounded.set()
-            assert changed.wait(10)
+            assert changed.wait(PATIENCE)
             return torch.get_num_threads()
 
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(work)
-        assert bounded.wait(10)
+        assert bounded.wait(PATIENCE)
         with bound_threads(2):
             changed.set()
             assert seen.result() == 1
@@ -57,15 +58,15 @@ def test_new_threads_get_the_old_number_after_workers_whose_bounds_overlapped() 
     def first() -> None:
         with bound_threads(before + 1):
             first_in.set()
-            assert second_in.wait(10)
+            assert second_in.wait(PATIENCE)
         first_out.set()
 
     def second() -> None:
-        assert first_in.wait(10)
+        assert first_in.wait(PATIENCE)
         # A new thread begins with the number that the first one set.
         with bound_threads(before + 2):
             second_in.set()
-            assert first_out.wait(10)
+            assert first_out.wait(PATIENCE)
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(first), pool.submit(second)]:

@@ -11,6 +11,7 @@ import pytest
 from curate.errors import WeightsError
 from curate.models import downloads
 from curate.models.downloads import download, verified_sha256
+from tests.waiting import PATIENCE
 
 DATA = b"weights" * 1000
 GOOD = f"net-{hashlib.sha256(DATA).hexdigest()[:8]}.pth"
@@ -33,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
         elif name == "stalled.pth":
             self.wfile.write(DATA[:100])
             self.wfile.flush()
-            stalled.wait(10)
+            stalled.wait(PATIENCE)
         else:
             self.wfile.write(DATA)
 
@@ -86,7 +87,8 @@ def test_the_download_is_announced_on_standard_error(
 def test_a_failed_download_leaves_nothing_and_says_what_to_save_where(
     name: str, told: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "TIMEOUT", 0.5)
+    if name == "stalled.pth":
+        monkeypatch.setattr(downloads, "TIMEOUT", 0.5)
     with pytest.raises(WeightsError, match=told) as caught:
         download(f"{server}/{name}", tmp_path / name, "net")
     assert str(caught.value).endswith(f"save {server}/{name} as {tmp_path / name}")

@@ -19,7 +19,7 @@ from tests.running import ROOT
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 #: Seconds within which an absent network must have been noticed.
-PROMPT = 10
+PROMPT = 60
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -278,10 +277,8 @@ def test_what_cannot_work_fails_before_the_first_image(
 def test_the_second_model_is_checked_before_the_first_runs(
     dataset: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    started = time.monotonic()
     with pytest.raises(CurateError, match="lite9"):
         evaluate([dataset], [MODEL, "lite/efficientnet_lite9"])
-    assert time.monotonic() - started < 60
     assert "images/s" not in capfd.readouterr().err
 
 

@@ -97,7 +97,6 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_worker_and_then_a_node_are_killed_and_the_bytes_are_the_same(
     workspace: Workspace,
     in_threads: dict[str, Any],
@@ -170,7 +169,6 @@ def left_folders() -> set[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     workspace: Workspace, in_threads: dict[str, Any]
 ) -> None:
@@ -218,7 +216,6 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_worker_on_a_gpu_leaves_the_bytes_that_this_process_would(
     workspace: Workspace, collected: Path, tmp_path: Path
 ) -> None:

@@ -739,7 +739,7 @@ def test_an_interrupt_ends_the_wait_for_a_server_that_is_busy(afar: Afar) -> Non
     begun = time.monotonic()
     with pytest.raises(Interrupted):
         afar.here.pull()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 40
     assert len(asked) == 1
 
 
