@@ -7,12 +7,19 @@ or compares hangs on what came before, not on when.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
 import psutil
+import pytest
+
+from curate.progress import Stop
 
 #: The longest wait for what must come, in seconds: only what hangs meets it.
 PATIENCE = 240.0
@@ -44,7 +51,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def wait_until_stopped(pid: int) -> None:
+def wait_until_stopped(process: subprocess.Popen[str]) -> None:
     """Wait until a process has stopped itself by SIGSTOP.
 
     Raises:
@@ -52,10 +59,26 @@ def wait_until_stopped(pid: int) -> None:
     """
 
     def stopped() -> bool:
-        assert not is_gone(pid), "it ended before it stopped"
-        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+        assert process.poll() is None, process.communicate()
+        return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
 
-    wait_until(stopped, f"process {pid} stops")
+    wait_until(stopped, f"process {process.pid} stops")
+
+
+def interrupt() -> None:
+    """Interrupt this process, as a terminal does, and wait until its main thread has heeded it:
+    threads beside it may end all their work before that.
+    """
+    heeded, request = threading.Event(), Stop.request
+
+    def heeds(stop: Stop) -> None:
+        request(stop)
+        heeded.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stop, "request", heeds)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert heeded.wait(PATIENCE)
 
 
 def reserved_port() -> int:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -37,6 +36,7 @@ from pipelines.evaluate import evaluate
 from tests.browser import PICTURES, browser_page
 from tests.pipelines.zoo import loaded_once
 from tests.running import ROOT, dying
+from tests.waiting import interrupt
 
 MODEL = "lite/efficientnet_lite0"
 THOUSAND = load_label_space("imagenet-1k")
@@ -298,7 +298,7 @@ def test_an_interrupted_run_keeps_what_is_whole(
         put(self, *arguments)
         kept.append(arguments)
         if len(kept) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt()
 
     # Chunks of one photo, so that the interrupt finds a setting of which some are done.
     monkeypatch.setitem(BATCH_SIZES, "cpu", 1)

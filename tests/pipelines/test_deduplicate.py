@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +29,7 @@ from pipelines.picture_sets import hash_pictures
 from pipelines.status import status
 from pipelines.workspace import Workspace, create_workspace
 from tests.running import dying
+from tests.waiting import interrupt
 
 Photo = Image.Image
 
@@ -456,7 +455,7 @@ def test_an_interrupt_changes_nothing(
     def interrupted(hit: Any, limits: Any) -> Any:
         looked.append(hit)
         if len(looked) == 1:
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt()
         return look(hit, limits)
 
     monkeypatch.setattr(picture_sets, "usable_cores", lambda: 1)
@@ -475,7 +474,7 @@ def test_an_interrupt_while_comparing_changes_nothing(
     plain = deduplicating.clusters
 
     def interrupted(*arguments: Any, **named: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT)
+        interrupt()
         return plain(*arguments, **named)
 
     monkeypatch.setattr(deduplicating, "clusters", interrupted)

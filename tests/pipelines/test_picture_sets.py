@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import signal
 import tarfile
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from curate.settings import ImageLimits
 from pipelines import picture_sets
 from pipelines.picture_sets import hash_pictures, read_set
 from tests.running import dying
+from tests.waiting import interrupt
 
 LIMITS = ImageLimits()
 
@@ -136,7 +136,7 @@ def test_what_was_hashed_before_is_not_hashed_again(
     def look(hit: picture_sets.Hit, limits: ImageLimits) -> object:
         looked.append(hit.locator)
         if len(looked) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
+            interrupt()
         return plain(hit, limits)
 
     out = tmp_path / "train.parquet"

@@ -160,7 +160,7 @@ def stopped_after(workspace: Workspace, parts: int) -> subprocess.Popen[str]:
         CURATE_FILTER__CHUNK="1",
         CURATE_FILTER__MODELS=json.dumps(MODELS),
     )
-    wait_until_stopped(process.pid)
+    wait_until_stopped(process)
     return process
 
 

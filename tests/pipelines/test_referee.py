@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -36,7 +35,7 @@ from pipelines.filter import run_filter
 from pipelines.referee import RefereeScores, referee_probabilities, word
 from pipelines.workspace import Workspace, create_workspace, open_workspace
 from tests.running import ROOT, copy_of
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, interrupt
 
 LITE0, LITE1 = "lite/efficientnet_lite0", "lite/efficientnet_lite1"
 
@@ -244,7 +243,7 @@ def test_an_interrupt_keeps_every_word_and_the_next_start_goes_on(
 ) -> None:
     candidates = candidates_of(workspace)
     with monkeypatch.context() as patch:
-        stopped = Looks(patch, at=6, act=lambda: os.kill(os.getpid(), signal.SIGINT))
+        stopped = Looks(patch, at=6, act=interrupt)
         with pytest.raises(Interrupted, match=r"has seen \d+ of 20 photos"):
             referee_probabilities(workspace, LITE1, candidates)
     assert kept(workspace) == stopped.count < 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from curate.release.manifest import ManifestRow
 from pipelines.release_forms import find_release, pack_release
 from pipelines.release_verify import verify
 from tests.release.packing import Photos, build, files_of, rows_of, sum_up
+from tests.waiting import interrupt
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -280,7 +280,7 @@ def test_an_interrupt_stops_after_the_image_in_hand(
     advance = _StoppingBar.advance
 
     def interrupted(self: _StoppingBar, count: int = 1) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        interrupt()
         advance(self, count)
 
     monkeypatch.setattr(_StoppingBar, "advance", interrupted)

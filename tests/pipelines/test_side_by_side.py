@@ -133,7 +133,7 @@ def test_several_filters_share_a_run_and_a_killed_one_loses_nothing(
     filters = [start(shared.root) for _ in range(2)]
     try:
         for process in filters:
-            wait_until_stopped(process.pid)
+            wait_until_stopped(process)
         filters[0].send_signal(signal.SIGKILL)
         filters[1].send_signal(signal.SIGCONT)
         mine = open_workspace(shared.root)
@@ -177,7 +177,7 @@ def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
 ) -> None:
     shared = make_workspace("postgresql")
     process = start(shared.root)
-    wait_until_stopped(process.pid)
+    wait_until_stopped(process)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
     _, errors = process.communicate(timeout=PATIENCE)

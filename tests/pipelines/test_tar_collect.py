@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
-import signal
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +23,7 @@ from pipelines.collect import collect_tar
 from pipelines.workspace import Workspace, create_workspace
 from tests.pipelines.stored import stored_files
 from tests.running import dying, killed_until_done, run_curate
+from tests.waiting import interrupt
 
 TENCH, GOLDFISH, EAGLE = WNIDS = ("n01440764", "n01443537", "n01614925")
 
@@ -262,7 +261,7 @@ def test_an_interrupt_ends_after_the_batch_and_the_next_start_goes_on_there(
     collect_tar(undisturbed, pool)
     everything, reading.count = reading.count, 0
     assert everything == MANY + 2
-    reading.at, reading.action = 350, lambda: os.kill(os.getpid(), signal.SIGINT)
+    reading.at, reading.action = 350, interrupt
     with pytest.raises(Interrupted, match="run again to go on"):
         collect_tar(workspace, pool)
     first = reading.count
@@ -281,7 +280,7 @@ def test_an_archive_that_has_changed_since_is_read_from_its_start(
     reading = Reading(monkeypatch)
     path = pool / f"{TENCH}.tar"
     path.write_bytes(class_tar(TENCH, many_photos[:60]))
-    reading.at, reading.action = 40, lambda: os.kill(os.getpid(), signal.SIGINT)
+    reading.at, reading.action = 40, interrupt
     with pytest.raises(Interrupted):
         collect_tar(workspace, path)
     path.write_bytes(class_tar(TENCH, many_photos[1:61]))

@@ -119,7 +119,7 @@ def fetcher(resolver: Resolver, server: LoopbackServer) -> Fetcher:
         found = resolver(host, port, allow)
         return [(*entry[:4], (entry[4][0], server.port, *entry[4][2:])) for entry in found]
 
-    settings = NetworkSettings(connect_seconds=1, read_seconds=1, total_seconds=2)
+    settings = NetworkSettings(connect_seconds=60, read_seconds=60, total_seconds=120)
     return Fetcher(settings, "test/1", GuardedPools(settings, moved))
 
 
@@ -147,7 +147,7 @@ def test_without_the_check_the_same_addresses_reach_this_machine(
 @pytest.mark.parametrize("host", [*LOOPBACK, *FORBIDDEN])
 def test_no_redirect_leads_to_a_private_address(server: LoopbackServer, host: str) -> None:
     server.on("/away", lambda exchange: exchange.redirect(f"http://{host}/secret"))
-    settings = NetworkSettings(allow_hosts=(server.allow_host,), connect_seconds=1)
+    settings = NetworkSettings(allow_hosts=(server.allow_host,), connect_seconds=60)
     with pytest.raises(FetchFailed) as failed:
         fetch(Fetcher(settings, "test/1"), server.url("/away"))
     assert failed.value.state == "forbidden_address"

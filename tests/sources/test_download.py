@@ -619,7 +619,7 @@ def test_a_host_whose_name_nobody_answers_for_holds_up_no_other_and_is_left(
     urls = [f"http://stuck.example/{number}" for number in range(30)]
     urls += [server.url(f"/{number}") for number in range(30)]
     began = time.monotonic()
-    with Setting(folder, [server], per_host=1, connect_seconds=0.2) as setting:
+    with Setting(folder, [server], per_host=1, connect_seconds=1) as setting:
         results = setting.get(*urls)
         over.set()
     assert states(results) == ["waiting"] * 30 + ["fetched"] * 30
