@@ -105,8 +105,12 @@ class Words:
 
     @cached_property
     def rights(self) -> dict[str, int]:
-        """Images that may not be used commercially, not be altered, or only shared alike."""
-        known = [parse(row.licence) for row in self.rows]
+        """Images with a licence to pass them on, but not commercially, not altered, or only alike.
+
+        Where no such licence is known there is no term either.
+        """
+        told = {name: parse(name) for name in self.licences}
+        known = [told[row.licence] for row in self.rows if told[row.licence].redistributable]
         return {
             "not for commercial use": sum(not one.commercial for one in known),
             "no altered copies": sum(not one.derivatives for one in known),

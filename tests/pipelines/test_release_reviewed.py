@@ -311,6 +311,18 @@ def test_the_words_say_where_photos_come_from_and_which_of_them_models_chose() -
     assert "the other 5 are a control sample" in told
 
 
+def test_terms_are_told_of_photos_whose_licence_has_them_and_of_no_others() -> None:
+    licences = ["CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-2.0", "CC-BY-SA-3.0", "CC0-1.0"]
+    licences += ["LicenseRef-unknown", "LicenseRef-all-rights-reserved"]
+    licences += ["LicenseRef-Flickr-Commons"]
+    rows = [Released(*[""] * 4, name, None, "", "", False, False, 0) for name in licences]
+    assert Words({"reviewed": True}, rows).rights == {
+        "not for commercial use": 2,
+        "no altered copies": 1,
+        "altered copies under the same licence": 1,
+    }
+
+
 def test_croissant_is_valid_and_gives_every_record(rows: Rows) -> None:
     mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
     accept(rows, range(15))
