@@ -61,7 +61,9 @@ def parse_splits(texts: Sequence[str]) -> dict[str, Decimal]:
         except InvalidOperation:
             fraction = Decimal(0)
         if not (fraction.is_finite() and 0 < fraction <= 1):
-            raise UsageError(f"--split {text!r}: write a fraction from 0 to 1, for example {name}=0.1")
+            raise UsageError(
+                f"--split {text!r}: write a fraction above 0, 1 at most, for example {name}=0.1"
+            )
         if name in found:
             raise UsageError(f"--split {name} is given twice")
         found[name] = fraction

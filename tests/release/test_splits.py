@@ -116,6 +116,8 @@ def test_what_the_fractions_leave_is_the_test_split() -> None:
         "dev",
         "dev=0",
         "dev=nan",
+        "dev=1.5",
+        "dev=-0.1",
     ],
 )
 def test_a_split_that_is_no_folder_or_no_fraction_is_refused_in_one_line(text: str) -> None:
