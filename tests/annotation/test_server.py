@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from curate.errors import BusyError, CurateError, SettingsError, StorageError, U
 from curate.setting_groups import ReviewSettings
 from curate.settings import load_settings
 from tests.running import run_curate
+from tests.sources.servers import Exchange, LoopbackServer
 from tests.waiting import reserved_port
 
 
@@ -178,6 +180,23 @@ def test_a_server_on_another_machine_is_told(
     (folder / "server.json").write_text(json.dumps(record))
     with pytest.raises(BusyError, match="runs elsewhere"):
         serve(folder.parent, ReviewSettings(), None)
+
+
+@pytest.mark.slow
+def test_a_server_that_has_much_to_do_is_found_running(folder: Path, held: int) -> None:
+    first_accounts(folder)
+
+    def late(exchange: Exchange) -> None:
+        time.sleep(12)
+        exchange.json({"status": "UP"})
+
+    with LoopbackServer() as busy:
+        busy.on("/health", late)
+        write_record(folder / "server.json", busy.port, ready=True)
+        found, started, first = server._running(folder, None, busy.port)
+    assert (found.pid, found.port) == (os.getpid(), busy.port)
+    assert not started
+    assert not first
 
 
 def test_without_a_folder_there_is_nothing_to_stop(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from curate.errors import (
     StorageError,
 )
 from tests.postgres import PASSWORD, Server
+from tests.waiting import PATIENCE
 
 RUN = {
     "id": "r",
@@ -180,6 +181,28 @@ with open_database(sys.argv[1]).held("collect"):
     print("held", flush=True)
     time.sleep(600)
 """
+
+
+def test_a_stage_that_is_let_go_of_late_is_waited_for(
+    address: str, database: PostgresCatalogue
+) -> None:
+    """As by a server that has much to do when its client is killed."""
+    holds, late = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with closing(open_database(address)) as other, other.held("collect"):
+            holds.set()
+            late.wait(PATIENCE)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert holds.wait(PATIENCE)
+    timer = threading.Timer(2, late.set)
+    timer.start()
+    with database.held("collect"):
+        assert late.is_set()
+    holder.join()
+    timer.join()
 
 
 def test_a_workspace_may_have_a_schema_of_its_own(address: str) -> None:
