@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ def browser_page(browser_path: str, width: int, height: int = 900, **how: Any) -
             executable_path=browser_path,
             args=["--no-sandbox", "--disable-gpu"],
             timeout=1000 * PATIENCE,
+            # Its sockets lie there, whose names must be short.
+            env={**os.environ, "TMPDIR": "/tmp"},
         )
         page = browser.new_page(viewport={"width": width, "height": height}, **how)
         page.set_default_timeout(1000 * PATIENCE)

@@ -126,7 +126,9 @@ class Server:
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        told = {"listen_addresses": "127.0.0.1", "port": self.port, **self._settings}
+        # No socket in a folder: the names of folders for tests may be too long for one.
+        sockets = {"listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+        told = {**sockets, "port": self.port, **self._settings}
         arguments = [f"--{name}={value}" for name, value in told.items()]
         parent = os.getpid()
 
@@ -138,7 +140,7 @@ class Server:
 
         with (self._root / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._data, "-k", self._data, *arguments],
+                [self._bin / "postgres", "-D", self._data, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,15 +164,20 @@ def stopped_after(workspace: Workspace, parts: int) -> subprocess.Popen[str]:
     return process
 
 
-def left_folders() -> set[Path]:
-    return set(Path("/tmp").glob("curate-ray-*"))
+def left_by(*drivers: subprocess.Popen[str]) -> list[Path]:
+    """What is left of these drivers' folders; others may run on Ray meanwhile."""
+    pids, found = {driver.pid for driver in drivers}, []
+    for note in Path("/tmp").glob("curate-ray-*/holder.json"):
+        with suppress(OSError, ValueError):
+            if json.loads(note.read_text())["pid"] in pids:
+                found.append(note.parent)
+    return found
 
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     workspace: Workspace, in_threads: dict[str, Any]
 ) -> None:
-    before = left_folders()
     killed = stopped_after(workspace, 2)
     working = below(killed.pid)
     listening = {
@@ -188,6 +193,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     killed.kill()
     killed.communicate()
     assert gone(working - late)
+    assert len(left_by(killed)) == 1, "the next start removes it"
 
     stopped = stopped_after(workspace, 2)
     working = below(stopped.pid)
@@ -199,7 +205,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert "the same command goes on" in stderr
     assert stdout == ""
     assert gone(working)
-    assert left_folders() <= before
+    assert left_by(killed, stopped) == []
     assert 4 <= count_parts(workspace) < 20
 
     last = stopped_after(workspace, 1)
@@ -210,7 +216,7 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert json.loads(stdout)["candidates"] == 20
     assert "another worker takes its place" in stderr
     assert outcome(workspace) == in_threads
-    assert left_folders() <= before
+    assert left_by(killed, stopped, last) == []
     assert gone(late)
 
 
