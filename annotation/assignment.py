@@ -172,10 +172,12 @@ def _check(
             raise UsageError(f"{what} {twice} is named twice")
     if overlap < 1:
         raise UsageError(f"each candidate goes to {overlap} annotators: it must be at least 1")
-    if len(annotators) < overlap:
+    if (there := len(annotators)) < overlap:
+        are = f"is {there}" if there == 1 else f"are {there}"
+        fewer = f": --overlap {there}" if there else ""
         raise UsageError(
-            f"each candidate goes to {overlap} different annotators, and there are "
-            f"{len(annotators)}: add annotators or ask for fewer answers"
+            f"each candidate goes to {overlap} different annotators, and there {are}; add "
+            f"annotators or ask for fewer answers{fewer}"
         )
     if lease <= timedelta(0):
         raise UsageError(f"a lease of {lease} has ended when it begins: give it more time")

@@ -26,7 +26,7 @@ def wanted_accounts(workspace: Workspace, named: Sequence[str] = ()) -> list[str
         Mail addresses in small letters, each once.
 
     Raises:
-        UsageError: nobody is named, and the server is a team's own.
+        UsageError: nobody is named, and the server is a team's own or was never started.
     """
     review = workspace.settings.review
     emails = [email.strip().lower() for email in (named or review.annotators)]
@@ -34,6 +34,11 @@ def wanted_accounts(workspace: Workspace, named: Sequence[str] = ()) -> list[str
         kept = read_accounts(workspace.root / FOLDER)
         made = [account.email for account in kept.accounts] if kept else []
         emails = made[1:] or made
+        if not emails:
+            raise UsageError(
+                "nobody has an account yet: curate review serve starts Label Studio, and gives "
+                "accounts with --annotator EMAIL"
+            )
     if not emails:
         raise UsageError(
             "nobody is named to give candidates to: --annotator EMAIL, or review.annotators of "

@@ -261,7 +261,9 @@ def test_only_what_is_answered_or_live_is_held(state: State) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"overlap": 6}, "each candidate goes to 6 different annotators, and there are 5: add"),
+        ({"overlap": 6}, "each candidate goes to 6 different annotators, and there are 5; add"),
+        ({"overlap": 6}, "or ask for fewer answers: --overlap 5$"),
+        ({"people": ("anna",)}, "and there is 1; add"),
         ({"overlap": 0}, "goes to 0 annotators: it must be at least 1"),
         ({"people": ("anna", "ben", "anna")}, "annotator anna is named twice"),
         ({"candidates": ["c1", "c1"]}, "candidate c1 is named twice"),

@@ -470,7 +470,9 @@ def test_who_has_no_account_is_told_how_to_get_one(rows: Rows, server: StandIn) 
     alone = rows.workspace.changed({"review.annotators": ()})
     with pytest.raises(UsageError, match="nobody is named"):
         push(alone)
-    with pytest.raises(UsageError, match="2 different annotators, and there are 1"):
+    with pytest.raises(UsageError, match="nobody has an account yet: curate review serve"):
+        push(alone.changed({"review.url": ""}))
+    with pytest.raises(UsageError, match="2 different annotators, and there is 1; .* --overlap 1"):
         push(rows.workspace, annotators=PEOPLE[:1])
     assert server.tasks == {}
 
