@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from curate.progress import Bar, Stop
 from curate.release.archive import PackedFile, write_tar
 from curate.release.build import CHECKSUMS, README, checksums
 from curate.release.embedded import write_parquet
+from curate.release.loading import evaluated_split
 from curate.release.packable import Packable
 from curate.release.reading import TOMBSTONES
 from curate.release.shards import INDEX, write_shards
@@ -150,7 +152,10 @@ def _readme(release: Packable, form: PackForm, files: Sequence[PackedFile]) -> b
     reviewed = release.record.get("reviewed") is True
     mark = "" if reviewed else "UNREVIEWED: "
     images = sum(one.images for one in files)
-    first = files[0].path
+    counts = Counter[str]()
+    for one in files:
+        counts[str(one.split)] += one.images
+    split = str(evaluated_split(counts))
     if form == "webdataset":
         what = (
             f"{images:,} images in {len(files):,} shards for WebDataset. `{INDEX}` counts them. An "
@@ -159,7 +164,8 @@ def _readme(release: Packable, form: PackForm, files: Sequence[PackedFile]) -> b
         )
         loading = [
             "import webdataset",
-            f'dataset = webdataset.WebDataset("{first}", shardshuffle=False).decode("pil")',
+            f'shards = "{_braces([one.path for one in files if one.split == split])}"',
+            'dataset = webdataset.WebDataset(shards, shardshuffle=False).decode("pil")',
         ]
     else:
         what = (
@@ -169,18 +175,29 @@ def _readme(release: Packable, form: PackForm, files: Sequence[PackedFile]) -> b
         )
         loading = [
             "from datasets import load_dataset",
-            f'dataset = load_dataset("parquet", data_files="{first}")',
+            f'files = {{"{split}": "data/{split}-*.parquet"}}',
+            f'dataset = load_dataset("parquet", data_files=files, split="{split}")',
         ]
+    told = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
     paragraphs = [
         f"# {mark}release {release.version} as {form}",
         *([] if reviewed else ["Nobody has confirmed these labels."]),
         what,
+        *([f"Images by split: {told}."] if len(counts) > 1 else []),
         "\n".join(f"    {line}" for line in loading),
         f"What the release is, how it was made and what to mind: `{_CARD}`. Each photo has its own "
         "licence and author, which its row names. To check every file:",
         "    sha256sum -c SHA256SUMS",
     ]
     return ("\n\n".join(paragraphs) + "\n").encode()
+
+
+def _braces(shards: Sequence[str]) -> str:
+    """The names of one split's shards in one, as shells and WebDataset expand it."""
+    if len(shards) == 1:
+        return shards[0]
+    stem, _, last = shards[-1].removesuffix(".tar").rpartition("-")
+    return f"{stem}-{{{0:06}..{last}}}.tar"
 
 
 def _files(made: Path) -> list[Path]:

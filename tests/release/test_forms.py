@@ -190,6 +190,35 @@ def hugging_face(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("form", "library"), [("webdataset",) * 2, ("parquet", "datasets")])
+@pytest.mark.parametrize("most", [1, 100], ids=["many files", "one file"])
+def test_a_form_s_own_text_loads_all_of_the_split_to_evaluate_with(
+    split_built: Path,
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: PackForm,
+    library: str,
+    most: int,
+) -> None:
+    pytest.importorskip(library)
+    if library == "datasets":
+        hugging_face(monkeypatch, out)
+    made = packed(split_built, form, out, shard_images=most)
+    text = (made.path / "README.md").read_text()
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    monkeypatch.chdir(made.path)
+    names: dict[str, Any] = {}
+    exec("\n".join(line for line in lines if "sha256sum" not in line), names)
+    loaded = list(names["dataset"])
+    keys = [one.get("__key__") or one["candidate"] for one in loaded]
+    rows = rows_of(split_built)
+    wanted = [row["candidate"] for row in rows if row["path"].startswith("test/")]
+    assert sorted(keys) == sorted(wanted)
+    assert 1 < len(wanted) < len(rows)
+    assert f"dev ({len(rows) - len(wanted)}), test ({len(wanted)})" in text
+
+
+@pytest.mark.slow
 @SPLITS
 def test_hugging_face_s_imagefolder_loads_the_folders_with_the_manifest_s_columns(
     built: Path, split_built: Path, out: Path, monkeypatch: pytest.MonkeyPatch, splits: bool
