@@ -21,6 +21,8 @@ from pipelines.testbed import listed_models
 #: saw more photos than ImageNet-1k's.
 IMAGENET_1K = "imagenet-1k"
 
+_RULES = "there are imagenet-1k, all, @FILE, and with --table a column of 1 and 0"
+
 
 @dataclass(frozen=True)
 class BiasOptions:
@@ -58,7 +60,7 @@ def check_names(options: BiasOptions, models: Sequence[str]) -> None:
     if options.line.startswith("@"):
         listed_models(Path(options.line[1:]))
     elif options.line not in (IMAGENET_1K, "all"):
-        raise UnknownNameError("rule for --line", options.line, [IMAGENET_1K, "all"])
+        raise UnknownNameError("rule for --line", options.line, [IMAGENET_1K, "all"], note=_RULES)
     if options.pivot is None or options.pivot.startswith((*models, "checkpoint/")):
         return
     try:
@@ -100,7 +102,7 @@ def left_out_of(table: ModelTable, cells: Cells | None, line: str) -> tuple[Bool
         return ~np.array(flags, np.bool_), f"those of the column {line!r}"
     if line != IMAGENET_1K:
         columns = () if cells is None else cells.columns
-        raise UnknownNameError("rule for --line", line, [IMAGENET_1K, "all", *columns])
+        raise UnknownNameError("rule for --line", line, [IMAGENET_1K, "all", *columns], note=_RULES)
     from curate.models.training_sets import trained_on_imagenet_1k_alone
 
     alone = [trained_on_imagenet_1k_alone(name) for name in table.models]

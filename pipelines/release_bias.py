@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curate._version import __version__
-from curate.errors import UsageError
+from curate.errors import UnknownNameError, UsageError
 from curate.files import printable, sha256_file
 from curate.metrics.checks import Bools, Floats
 from curate.release.bias_words import (
@@ -163,9 +163,12 @@ def bias_from_table(
     cells = read_cells(file)
     if tuple(names) != ("model",):
         cells = cells.joined(names, "model")
+    elif "model" not in cells.columns:
+        note = "name the column of the models' names with --name"
+        raise UnknownNameError("column", "model", cells.columns, where=cells.file, note=note)
     if x == y:
         raise UsageError(f"--x and --y are both {x!r}: name two settings")
-    table = read_table(cells, [x, y], unit=unit).with_sizes(sizes or {})
+    table = read_table(cells, [x, y], unit=unit, naming="--name").with_sizes(sizes or {})
     found, unmeasured = _in_table(selected, table)
     own = [*filters, *found]
     if options.pivot in table.models:

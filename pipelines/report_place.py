@@ -16,6 +16,8 @@ def check_report_place(
     folders: Iterable[Path | None] = (),
     files: Iterable[Path | None] = (),
     writes: Sequence[str] = (),
+    what: str = "the report",
+    option: str = "--report",
 ) -> None:
     """Refuse a report that would change what it is made from.
 
@@ -28,6 +30,8 @@ def check_report_place(
         folders: of images that are read; None counts as absent.
         files: that are read; None counts as absent.
         writes: what the report writes directly in its folder, as patterns of names.
+        what: how messages call it, where it is no report.
+        option: that names its folder.
 
     Raises:
         UsageError: it would.
@@ -38,14 +42,14 @@ def check_report_place(
     for folder in filter(None, folders):
         if place.is_relative_to(folder.resolve()):
             raise UsageError(
-                f"the report {printable(report)} would stand among the images of "
-                f"{printable(folder)}: name a folder outside with --report"
+                f"{what} {printable(report)} would stand among the images of "
+                f"{printable(folder)}: name a folder outside with {option}"
             )
     for file in filter(None, files):
         found = file.resolve()
         name = found.name.casefold()
         if found.parent == place and any(fnmatchcase(name, pattern) for pattern in writes):
             raise UsageError(
-                f"the report would be written over {printable(file)}, which it is made from: name "
-                "another folder with --report"
+                f"{what} would be written over {printable(file)}, which it is made from: name "
+                f"another folder with {option}"
             )

@@ -16,6 +16,7 @@ from curate.testbed.known_settings import SETTINGS, Settings
 from curate.testbed.setting import Part
 from pipelines import testbed_ray
 from pipelines.engines import check_ray
+from pipelines.report_place import check_report_place
 from pipelines.testbed_lot import Lot
 from pipelines.testbed_models import Models
 from pipelines.testbed_numbers import COLUMNS, confidence_level, grid, numbers, write_table
@@ -86,6 +87,7 @@ def run_testbed(
 
     began = time.perf_counter()
     _check(models, model_files, settings, limit, attack_limit, attack_steps, seed)
+    _check_places(store, out, settings, (*model_files, *setting_files, labels))
     if engine == "ray":
         check_ray()
         settings = [(name, root.absolute()) for name, root in settings]
@@ -102,8 +104,6 @@ def run_testbed(
     notes = dict.fromkeys(part.note for part in opened)
     parts = [lot.drawn(part) for part in opened]
     if out is not None:
-        if out.is_dir():
-            raise UsageError(f"--out {printable(out)} is a folder: name a file, as models.csv")
         make_folder(out.resolve().parent)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_interrupt())
@@ -147,6 +147,31 @@ def run_testbed(
         "seconds": time.perf_counter() - began,
     }
     return summary
+
+
+def _check_places(
+    store: Path,
+    out: Path | None,
+    settings: Sequence[tuple[str, Path]],
+    files: Sequence[Path | None],
+) -> None:
+    """Refuse to write among the images, or over a file that is read.
+
+    Raises:
+        UsageError: it would be.
+    """
+    roots = [root for _, root in settings]
+    check_report_place(store, folders=roots, what="the store", option="--store")
+    if out is None:
+        return
+    if out.is_dir():
+        raise UsageError(f"--out {printable(out)} is a folder: name a file, as models.csv")
+    check_report_place(out, folders=roots, what="the table", option="--out")
+    for file in files:
+        if file is not None and file.resolve() == out.resolve():
+            raise UsageError(
+                f"--out {printable(out)} would be written over a file that is read: name another"
+            )
 
 
 def list_settings() -> list[tuple[str, str]]:

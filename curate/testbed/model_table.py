@@ -128,6 +128,7 @@ def read_table(
     *,
     kind: str | None = None,
     unit: Unit | None = None,
+    naming: str = "--model",
 ) -> ModelTable:
     """Check a table and take some settings from it.
 
@@ -136,6 +137,7 @@ def read_table(
         settings: which ones.
         kind: the column of their types; None where there is none.
         unit: what the accuracies are; None finds out.
+        naming: the option that names the columns of names, for advice.
 
     Raises:
         UsageError: a model or a cell is there twice, an unknown column, a cell that is no number
@@ -146,7 +148,7 @@ def read_table(
     if not settings:
         raise UsageError(f"{cells.file} has no column of accuracies")
     read = _read_long if is_long(cells) else _read_wide
-    wheres, models, types, values, sizes = read(cells, settings, kind)
+    wheres, models, types, values, sizes = read(cells, settings, kind, naming)
     for setting, column in values.items():
         bad = (column < 0.0) | (column > (1.0 if unit == "fraction" else 100.0))
         if (bad | np.isinf(column)).any():
@@ -170,14 +172,14 @@ def _at(wheres: _Wheres, setting: str, row: int) -> str:
     return wheres[setting][row]
 
 
-def _read_wide(cells: Cells, settings: Sequence[str], kind: str | None) -> _Read:
+def _read_wide(cells: Cells, settings: Sequence[str], kind: str | None, naming: str) -> _Read:
     models = cells.names("model")
     seen: dict[str, int] = {}
     for row, name in enumerate(models):
         if (first := seen.setdefault(name, row)) != row:
             raise UsageError(
                 f"{cells.place(row, 'model')}: model {name!r} was in {cells.where[first]} "
-                "already; --model, repeated, joins columns to names"
+                f"already; {naming}, repeated, joins columns to names"
             )
     values = {setting: _floats(cells.numbers(setting)) for setting in settings}
     wheres = {
@@ -187,7 +189,7 @@ def _read_wide(cells: Cells, settings: Sequence[str], kind: str | None) -> _Read
     return wheres, tuple(models), types, values, {}
 
 
-def _read_long(cells: Cells, settings: Sequence[str], kind: str | None) -> _Read:
+def _read_long(cells: Cells, settings: Sequence[str], kind: str | None, naming: str) -> _Read:
     names, at = cells.names("model"), cells.names("setting")
     texts = cells.column("accuracy")
     kinds = cells.texts(kind) if kind else []

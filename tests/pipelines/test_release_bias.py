@@ -337,7 +337,10 @@ def test_relatives_of_models_that_a_table_has_not_are_known_by_the_release(
 def test_options_of_a_table_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     for more, text in (
         ({"family": "("}, "is no regular expression"),
-        ({"line": "nothing"}, "nothing"),
+        (
+            {"line": "nothing"},
+            "rule for --line 'nothing'; there are imagenet-1k, all, @FILE",
+        ),
         ({"pivot": "nobody"}, "nobody"),
         ({"pivot": "99.5"}, "outside the data: no model that the line is fitted to is above it"),
         ({"pivot": "a"}, "outside the data: no model that the line is fitted to is below it"),
@@ -346,7 +349,8 @@ def test_options_of_a_table_that_cannot_be_are_refused_in_one_line(tmp_path: Pat
         ({"y": "val"}, "are both 'val'"),
         ({"names": ("network",)}, "unknown column 'network'"),
         ({"text": TABLE.replace("75,", "0.75,")}, "75"),
-        ({"text": TABLE + "a,1,2\n"}, "'a'"),
+        ({"text": TABLE + "a,1,2\n"}, "'a' was in line 4 already; --name, repeated, joins columns"),
+        ({"text": "network,val,mine\na,50,3\n"}, "the column of the models' names with --name"),
         ({"text": "model,val\na,50\n"}, "unknown column 'mine'"),
         ({"text": "model,val,mine\n"}, "t.csv"),
         ({"filters": ["nobody"]}, "nobody"),

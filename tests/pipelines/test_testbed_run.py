@@ -330,6 +330,40 @@ def test_options_that_mean_nothing_are_refused(
         measure(tmp_path / "store", ("val", val), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"store": "val"}, "the store val would stand among the images of val"),
+        ({"store": "val/n01443537/store"}, "name a folder outside with --store"),
+        ({"store": "link/store"}, "among the images of val"),
+        ({"out": "val/models.csv"}, "the table val/models.csv would stand among the images of val"),
+        ({"out": "mine.py"}, "--out mine.py would be written over a file that is read"),
+        ({"out": "./val/../labels.txt"}, "would be written over a file that is read"),
+        ({"out": "val"}, "is a folder"),
+    ],
+)
+def test_nothing_is_written_among_the_images_or_over_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "val" / "n01443537").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("val")
+    for name in ("mine.py", "labels.txt"):
+        (tmp_path / name).write_text("as it was")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=told):
+        run_testbed(
+            ["lite/efficientnet_lite0"],
+            [("val", Path("val"))],
+            model_files=[Path("mine.py")],
+            labels=Path("labels.txt"),
+            store=Path(options.get("store", "store")),
+            out=Path(options["out"]) if "out" in options else None,
+        )
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "mine.py").read_text() == "as it was"
+
+
 def test_models_and_settings_must_be_named(tmp_path: Path, val: Path) -> None:
     with pytest.raises(UsageError, match="nothing to measure"):
         run_testbed([], [("val", val)], store=tmp_path)
