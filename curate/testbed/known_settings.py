@@ -17,6 +17,7 @@ from curate.testbed.settings import (
     class_subsets,
     corrupted_here,
     corrupted_on_disk,
+    greyscale,
     imagenet_a,
     imagenet_o,
     imagenet_r,
@@ -48,6 +49,7 @@ SETTINGS: tuple[Setting, ...] = tuple(
         ytbb_robust,
         corrupted_here,
         corrupted_on_disk,
+        greyscale,
         pgd,
         release,
     )

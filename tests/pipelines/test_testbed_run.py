@@ -285,6 +285,7 @@ def test_every_kind_of_setting_gives_its_number(
         ("imagenetv2-matched-frequency-format-val", v2.parent),
         ("stylized_imagenet", val),
         ("imagenet-sketch", val),
+        ("greyscale", val),
         ("pgd.l2.eps0.1", val),
     ]
     summary = own_run(tmp_path, settings, attack_steps=2, attack_limit=3)
@@ -299,6 +300,7 @@ def test_every_kind_of_setting_gives_its_number(
         "imagenetv2-matched-frequency-format-val",
         "stylized_imagenet",
         "imagenet-sketch",
+        "greyscale",
         "pgd.l2.eps0.1.steps2",
     ]
     assert (found["imagenet-o"]["measure"], found["imagenet-o"]["images"]) == ("aupr", None)

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corruptions import corrupt
 from curate.errors import CurateError, LabelSpaceError, UnknownNameError, UsageError
 from curate.labels.space import load_label_space
 from curate.metrics import grouped_accuracy, predict
 from curate.testbed.known_settings import SETTINGS, Settings, run_file
+from curate.testbed.known_shifts import known_testbed
 from curate.testbed.setting import Part, listed
 from curate.testbed.settings.imagenet_v2 import EIGHTH
 from tests.pipelines.made_release import mark_as_release
@@ -47,9 +49,22 @@ def told(part: Part) -> dict[str, tuple[str, ...]]:
 def test_every_name_is_of_one_setting_and_the_published_columns_are_there() -> None:
     names = [name for setting in SETTINGS for name in setting.names]
     assert len(names) == len(set(names))
-    for name in ("val", "imagenet-a", "imagenet-r", "imagenet-sketch", "pgd.l2.eps0.5"):
-        assert name in names
+    # Its table has means and attacks' averages besides, which are of several settings.
+    made = {name.removesuffix("_pm0").removesuffix("_pm10") for name in known_testbed().sizes}
+    assert made - {"objectnet-1.0-beta"} <= set(names)
+    assert {"objectnet", "pgd.linf.eps0.5", "pgd.linf.eps2", "pgd.l2.eps0.1"} <= set(names)
     assert all(setting.about for setting in SETTINGS)
+
+
+def test_greyscale_leaves_nothing_of_the_colour(tmp_path: Path) -> None:
+    root = touch(tmp_path / "val", f"{WNIDS[7]}/a.jpg")
+    (part,) = opened(("greyscale", root))
+    assert part.name == "greyscale"
+    assert part.corruption is not None
+    photo = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    grey = corrupt(photo, *part.corruption, 0)
+    assert (grey == grey[..., :1]).all()
+    assert not (photo == photo[..., :1]).all()
 
 
 def test_validation_images_are_of_a_thousand_classes(tmp_path: Path) -> None:
