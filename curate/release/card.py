@@ -100,7 +100,7 @@ def card(record: Mapping[str, Any], rows: Sequence[Released], space: LabelSpace)
         chosen=_chosen(record, words),
         review_told=_review(words.review),
         gold_told=_gold(words.review["gold"]),
-        human_told=_human(words.review["human_accuracy"]),
+        human_told=_human(words.review["human_accuracy"], words.is_outlier),
         metadata_told=_metadata(record),
         bias=_bias(record.get("selection_bias")),
         blocks=_blocks(record, words),
@@ -221,6 +221,7 @@ def _review(review: Mapping[str, Any]) -> str:
     people = len(review["annotators"])
     first, last = review["first_day"], review["last_day"]
     days = f" on {first}" if first == last else f" between {first} and {last}"
+    needed = review["answers_needed"]
     control = review["control"]
     refused = sum(control["rejected"].values())
     drawn = refused + sum(control[name] for name in ("accepted", "disputed", "waiting"))
@@ -231,8 +232,9 @@ def _review(review: Mapping[str, Any]) -> str:
     return (
         f"{people} {'person' if people == 1 else 'people'} answered in Label Studio"
         f"{days if first else ''}, without knowing what a model predicts: "
-        f"“{_QUESTIONS[review['question']]}” Each candidate needs {review['answers_needed']} "
-        f"answers, which add up by the rule `{review['consensus']}` "
+        f"“{_QUESTIONS[review['question']]}” Each candidate needs "
+        f"{'1 answer' if needed == 1 else f'{needed:,} answers'}; they add up by the rule "
+        f"`{review['consensus']}` "
         f"({_RULES[review['consensus']]}); an adjudicator has the last word on disputed ones. "
         f"Survivors that were accepted: {review['accepted']:,}; rejected: {rejected:,}"
         f"{f' ({why})' if why else ''}; disputed and left out: {review['disputed']:,}; waiting for "
@@ -242,12 +244,13 @@ def _review(review: Mapping[str, Any]) -> str:
 
 
 def _agreement(review: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The measures by name; none where no photo has the answers of two people."""
     measures = review["agreement"]
     kind = {"cohen": "Cohen's kappa", "fleiss": "Fleiss' kappa"}
     return [
         (kind.get(measures[key].get("kind"), name), measures[key])
         for key, name in _MEASURES.items()
-        if key in measures
+        if key in measures and measures[key]["n"]
     ]
 
 
@@ -261,15 +264,16 @@ def _gold(gold: Mapping[str, Any]) -> str:
     )
 
 
-def _human(human: Mapping[str, Any] | None) -> str:
+def _human(human: Mapping[str, Any] | None, outlier: bool) -> str:
     if human is None or not human["accepted"]["answered"]:
         return "How well people name these photos who are not told the label was not measured."
     told = human["accepted"]
     people = len(human["annotators"])
+    right = "“none of the classes” was the answer" if outlier else "the class was named rightly"
     return (
         f"Human accuracy: of {told['answered']:,} photos that were shown without their label to "
-        f"{people} {'person' if people == 1 else 'people'} who had not seen them, the class was "
-        f"named rightly in {told['correct']:,}: {_share(told['value'])} "
+        f"{people} {'person' if people == 1 else 'people'} who had not seen them, {right} "
+        f"in {told['correct']:,}: {_share(told['value'])} "
         f"(95 % interval {_interval(told)}). Skipped ones count as wrong."
     )
 

@@ -87,6 +87,8 @@ class Words:
             what = f"{size}, chosen {rule}."
         if not self.reviewed:
             return f"UNREVIEWED, its labels confirmed by nobody. {what} Not for publication."
+        if self.is_outlier:
+            return f"{what} People have looked at each, and found no class that the models know."
         return f"{what} People have confirmed the label of each."
 
     @cached_property
@@ -161,6 +163,10 @@ class Words:
                 "A photo may show, small or at its edge, a class that the models know and that "
                 "nobody noticed."
             )
+            told.append(
+                "Concepts are as collected: reviewers were asked whether a class that the models "
+                "know appears, and not whether a photo shows its concept."
+            )
         else:
             told.append(
                 "Labels are confirmed one by one, yet a photo may show a further class that nobody "
@@ -183,9 +189,9 @@ class Words:
     def responsible(self) -> dict[str, Any]:
         """The terms of Croissant RAI to which there is an answer, without their prefix."""
         keeps = (
-            "which it confidently takes for a class that they do not show"
+            "that it confidently takes for a class that they do not show"
             if self.is_outlier
-            else "which it gets every crop wrong"
+            else "of which it gets every crop wrong"
         )
         places = f" ({', '.join(self.searched)})" if self.searched else ""
         days = [one[at] for one in self.record.get("sources", ()) for at in _SEEN if at in one]
@@ -193,7 +199,7 @@ class Words:
         bias = bias_sentences(measured) if measured else []
         told: dict[str, Any] = {
             "dataCollection": f"Photos with weak labels from {self._origin}{places}; an ensemble "
-            f"of classifiers keeps those of {keeps}.",
+            f"of classifiers keeps those {keeps}.",
             "dataCollectionType": [
                 "Web Scraping" if self.searched else "Others",
                 *(["Manual Human Curation"] if self.reviewed else []),
@@ -218,10 +224,11 @@ class Words:
             told["dataCollectionTimeframe"] = [min(days), max(days)]
         if self.reviewed:
             review = self.review
+            needed = review["answers_needed"]
+            by = "1 person who does" if needed == 1 else f"{needed:,} people who do"
             told["dataAnnotationProtocol"] = (
-                f"Each photo is judged by {review['answers_needed']} people who do not know what a "
-                f"model predicted; their answers add up by the rule {review['consensus']}, and "
-                "disputed ones are adjudicated."
+                f"Each photo is judged by {by} not know what a model predicted; answers add up by "
+                f"the rule {review['consensus']}, and disputed ones are adjudicated."
             )
             told["dataAnnotationPlatform"] = ["Label Studio"]
             told["annotationsPerItem"] = str(review["answers_needed"])

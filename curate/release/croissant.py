@@ -70,7 +70,7 @@ _FIELDS = (
     ("name", "sc:Text", "The name of that class."),
     ("predicted_wnid", "sc:Text", "The class that the first model takes it for."),
     ("confidence", "sc:Float", "The probability that it gives that class."),
-    ("reviewed", "sc:Boolean", "Whether people have confirmed the label."),
+    ("reviewed", "sc:Boolean", "Whether people have looked at it and accepted it."),
     ("licence", "sc:Text", "SPDX id of the photo's licence."),
     ("attribution", "sc:Text", "Title, author, place and licence."),
     ("sha256", "sc:Text", "Of the file's bytes."),

@@ -34,7 +34,7 @@ class ManifestRow:
         p_true: the largest probability that any view of any model gives the true class; None where
             that is no class of the label space.
         borderline: whether a score lies so near a limit that other hardware may decide otherwise.
-        reviewed: whether people have confirmed the label.
+        reviewed: whether people have looked at it and accepted it.
         width, height: in pixels, upright.
         sha256: of the released bytes.
         original_sha256: of the bytes as they were collected.

@@ -311,6 +311,31 @@ def test_the_words_say_where_photos_come_from_and_which_of_them_models_chose() -
     assert "the other 5 are a control sample" in told
 
 
+def test_the_card_claims_no_more_than_what_people_were_asked(rows: Rows) -> None:
+    accept(rows, range(3))
+    summary = build(rows)
+    record = json.loads((Path(summary["path"]) / "release.json").read_bytes())
+    images = [
+        Released(**{name: row[name] for name in Released._fields if name != "number"}, number=n)
+        for n, row in enumerate(manifest(summary).values())
+    ]
+    alone = {name: {**one, "n": 0} for name, one in record["review"]["agreement"].items()}
+    review = {**record["review"], "answers_needed": 1, "agreement": alone, "question": "outlier"}
+    asked = {**record, "layout": IMAGENET_O, "review": review}
+    told = card(asked, images, rows.workspace.label_space).decode()
+    assert "confirmed" not in told
+    assert "found no class that the models know" in Words(asked, images).description
+    assert "and not whether a photo shows its concept" in told
+    assert "Each candidate needs 1 answer;" in told
+    assert "no photo was answered by two of them" in told
+    assert "measure of agreement" not in told
+    assert "judged by 1 person who does not" in str(Words(asked, images).responsible())
+    ours = card(record, images, rows.workspace.label_space).decode()
+    assert "People have confirmed the label of each." in ours
+    assert "Each candidate needs 2 answers;" in ours
+    assert "| same decision | 1.000 |" in ours
+
+
 def test_terms_are_told_of_photos_whose_licence_has_them_and_of_no_others() -> None:
     licences = ["CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-2.0", "CC-BY-SA-3.0", "CC0-1.0"]
     licences += ["LicenseRef-unknown", "LicenseRef-all-rights-reserved"]
