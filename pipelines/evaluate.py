@@ -108,7 +108,8 @@ def evaluate(
         `results`, one a model and dataset (by dataset within a model): `kind`, `model`,
         `dataset`, `label_space`, `view`, `metrics` (see `curate.testbed.measures.measure`), `n`,
         `failed`, `failures`, `took_part_in_selection` and `trained_on_imagenet_21k` (None where
-        it is not known), `made_by`, `predictions` (the file in `report`); where `kind` is "ood"
+        it is not known), `ranks_by_chance` (see `curate.testbed.output_order`; of
+        classification), `made_by`, `predictions` (the file in `report`); where `kind` is "ood"
         besides `in_distribution`, `n_in`, `n_out`, `base_rate`, `shared_images` (that stand on
         both sides; None where files alone are known), `predictions_in_distribution`;
         `comparisons` of every two models on a dataset (see `curate.testbed.paired.comparisons`);

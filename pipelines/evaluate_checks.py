@@ -122,6 +122,12 @@ def check_files(
             f"{len(predictions)} --predictions stand against {len(inside)} "
             "--in-distribution-predictions: name one of each a model, in the same order"
         )
+    for outside, other in zip(predictions, inside, strict=False):
+        if outside.resolve() == other.resolve():
+            raise UsageError(
+                f"{printable(outside)} cannot be of images of something else and of the label "
+                "space's classes both: name two files"
+            )
 
 
 def _refuse_twins(what: str, named: Sequence[str]) -> None:

@@ -184,6 +184,7 @@ def _flags(result: Mapping[str, Any]) -> list[str]:
     flags = {
         "took part in selection": result["took_part_in_selection"],
         "trained on ImageNet-21k": result.get("trained_on_imagenet_21k"),
+        "outputs in another order?": result.get("ranks_by_chance"),
     }
     return [flag for flag, so in flags.items() if so]
 

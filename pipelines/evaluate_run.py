@@ -14,6 +14,7 @@ from curate.progress import progress
 from curate.testbed.breakdown import breakdown
 from curate.testbed.measures import MEASURES, measure
 from curate.testbed.ood import measure_ood, scores_of
+from curate.testbed.output_order import ranks_by_chance
 from curate.testbed.prediction_files import read_predictions
 from curate.testbed.predictions import Predictions
 from curate.testbed.published import published_beside, took_part
@@ -218,6 +219,7 @@ class Run:
             **about,
             "metrics": metrics,
             **breakdown(predictions, space),
+            "ranks_by_chance": ranks_by_chance(predictions, space),
             "published": published,
             "n": len(predictions) - len(predictions.failed),
             **failures((predictions, details)),

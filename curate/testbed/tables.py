@@ -53,6 +53,12 @@ def results_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"{model} took part in selecting {dataset}: it is wrong there by construction, "
                 "and its accuracy says nothing about it."
             ] = None
+        if result.get("ranks_by_chance"):
+            notes[
+                f"{model} on {dataset}: the true class stands no higher among the "
+                f"{result['label_space']['classes']:,} classes than any other would: are its "
+                "outputs in another order than is assumed?"
+            ] = None
         inside = result.get("in_distribution")
         if (release := result["dataset"]["release"]) and not release["reviewed"]:
             fault = "wrong labels lower every model's accuracy"

@@ -241,6 +241,13 @@ def test_releases_of_both_kinds_are_each_measured_as_what_they_are(
             "needs a model that looks at the images",
         ),
         ({"predictions": [Path("f.csv")]}, "for the others write --in-distribution-predictions"),
+        (
+            {
+                "predictions": [Path("f.csv")],
+                "in_distribution_predictions": [Path("sub") / ".." / "f.csv"],
+            },
+            "name two files",
+        ),
         ({"in_distribution_predictions": [Path("f.csv")]}, "needs --predictions FILE"),
         (
             {
