@@ -420,6 +420,63 @@ def test_a_frame_outside_its_folder_or_absent_is_refused(tmp_path: Path, frame: 
         opened(("imagenet-vid-robust", video(tmp_path, **changes)))
 
 
+NUMBERED = pytest.mark.parametrize(
+    ("name", "made", "path", "changed"),
+    [
+        (
+            "imagenet-vid-robust",
+            video,
+            "metadata/labels.json",
+            lambda told, number: {**told, "val/clip/000004.JPEG": [number]},
+        ),
+        (
+            "ytbb-robust",
+            clips,
+            "metadata/rev_class_idx_map.json",
+            lambda told, number: {**told, "23": [number]},
+        ),
+        (
+            "ytbb-robust",
+            clips,
+            "metadata/anchor_labels.json",
+            lambda told, number: {
+                **told,
+                "annotations": [*told["annotations"], {"key": "d/frame-1.jpg", "labels": [number]}],
+            },
+        ),
+    ],
+    ids=["frames", "classes", "words"],
+)
+
+
+def with_number(file: Path, changed: Callable[[Any, Any], Any], number: Any) -> None:
+    file.write_text(json.dumps(changed(json.loads(file.read_text()), number)))
+
+
+@NUMBERED
+@pytest.mark.parametrize(
+    "number", [-1, 0.5, float("inf"), float("nan"), True, None, "-1", "٣", [0], 10**400]
+)
+def test_what_is_no_number_of_a_class_or_a_word_is_refused(
+    tmp_path: Path, name: str, made: Any, path: str, changed: Any, number: Any
+) -> None:
+    """A negative one would be looked up from the end, true and a half as the number 1 or 0."""
+    with_number(made(tmp_path) / path, changed, number)
+    with pytest.raises(UsageError, match="do not go together") as refused:
+        opened((name, tmp_path))
+    assert "\n" not in str(refused.value)
+
+
+@NUMBERED
+@pytest.mark.parametrize("number", [1, 1.0, "1"])
+def test_a_number_may_be_written_in_any_way_of_json(
+    tmp_path: Path, name: str, made: Any, path: str, changed: Any, number: Any
+) -> None:
+    with_number(made(tmp_path) / path, changed, number)
+    (part,) = opened((name, tmp_path))
+    assert len(part.layout) > 1
+
+
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 1005) | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),

@@ -14,7 +14,7 @@ from typing import Any
 from curate.errors import UsageError
 from curate.files import printable
 from curate.release.layout import LabelledImage, Layout
-from curate.testbed.json_files import read_json
+from curate.testbed.json_files import read_json, whole
 from curate.testbed.setting import Asked, Part, Setting, imagenet, subset
 
 
@@ -98,7 +98,7 @@ def read_classes(misc: Path) -> dict[int, tuple[str, ...]]:
     index, pairs = misc / "imagenet_vid_class_index.json", misc / "wnid_map.json"
     numbers, merged = read_json(index), read_json(pairs)
     try:
-        place = {str(told[0]): int(number) for number, told in numbers.items()}
+        place = {str(told[0]): whole(number) for number, told in numbers.items()}
         found: dict[int, list[str]] = {}
         for wnid, video in merged.items():
             found.setdefault(place[str(video)], []).append(str(wnid))
@@ -116,7 +116,7 @@ def read_classes(misc: Path) -> dict[int, tuple[str, ...]]:
 def _right(groups: dict[int, tuple[str, ...]], labels: Any) -> tuple[str, ...]:
     """All ids that count as right for a frame, which may show several classes."""
     numbers = labels if isinstance(labels, list) else [labels]
-    found = tuple(dict.fromkeys(wnid for one in numbers for wnid in groups[int(one)]))
+    found = tuple(dict.fromkeys(wnid for one in numbers for wnid in groups[whole(one)]))
     if not found:
         raise ValueError("a frame without a class")
     return found

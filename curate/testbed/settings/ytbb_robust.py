@@ -15,7 +15,7 @@ from typing import Any
 
 from curate.errors import UsageError
 from curate.files import printable, read_csv
-from curate.testbed.json_files import read_json
+from curate.testbed.json_files import read_json, whole
 from curate.testbed.setting import Asked, Part, Setting, imagenet
 from curate.testbed.settings.vid_robust import frames_part
 
@@ -61,7 +61,7 @@ def opens(asked: Asked) -> Sequence[Part]:
     try:
         anchors, near = _reviewed(metadata)
         videos = _videos(metadata / "ytbb_robustness_test_anchors_full.csv")
-        index = {str(n): int(k) for k, n in _object(metadata / "ytbb_class_index.json").items()}
+        index = {str(n): whole(k) for k, n in _object(metadata / "ytbb_class_index.json").items()}
         groups = _groups(metadata / "rev_class_idx_map.json")
         classes = {
             anchor: {videos[anchor.clip], *(index[name] for name in names if name in index)}
@@ -111,7 +111,7 @@ def _annotations(path: Path) -> dict[str, list[str]]:
     told = _object(path)
     words = told["labels"]
     return {
-        str(row["key"]): [str(words[int(number)]) for number in row["labels"]]
+        str(row["key"]): [str(words[whole(number)]) for number in row["labels"]]
         for row in told["annotations"]
     }
 
@@ -133,7 +133,7 @@ def _videos(path: Path) -> dict[str, int]:
 def _groups(path: Path) -> dict[int, tuple[str, ...]]:
     wnids = imagenet().wnids
     found = {
-        int(number): tuple(wnids[int(column)] for column in columns)
+        whole(number): tuple(wnids[whole(column)] for column in columns)
         for number, columns in _object(path).items()
     }
     return {number: group for number, group in found.items() if group}
