@@ -7,7 +7,8 @@ them for files and `shift_drawings` for pages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,14 @@ _TICKS = (
     *(float(percent) for percent in range(1, 100)),
     *(percent / 2 for percent in range(1, 200)),
 )
+
+#: One number on an axis gives no scale.
+_FEWEST_TICKS = 3
+
+_STEPS = (5.0, 2.0, 1.0)
+
+#: Points of accuracy below which nothing is told apart.
+_FINEST = 1e-5
 
 #: Most types that a plot tells apart.
 KINDS = 12
@@ -204,16 +213,28 @@ def _limits(plot: ShiftPlot) -> tuple[tuple[float, float], tuple[float, float]]:
 
 
 def axis_ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Where a logit axis has numbers: round ones first, none too near to another."""
-    ends = _logit(np.array([low, high]))
-    apart = float(np.ptp(ends)) / most
+    """Where a logit axis has numbers: round ones first, none too near to another.
+
+    Where so few round ones lie within the ends that they give no scale, finer ones join them.
+    """
+    apart = float(np.ptp(_logit(np.array([low, high])))) / most
     chosen: list[float] = []
-    for tick in _TICKS:
-        at = float(_logit(np.array(tick)))
-        if low <= tick <= high and all(
-            abs(at - float(_logit(np.array(one)))) >= apart for one in chosen
-        ):
-            chosen.append(tick)
+
+    def choose(ticks: Iterable[float]) -> None:
+        for tick in ticks:
+            at = float(_logit(np.array(tick)))
+            if low <= tick <= high and all(
+                abs(at - float(_logit(np.array(one)))) >= apart for one in chosen
+            ):
+                chosen.append(tick)
+
+    choose(_TICKS)
+    if high - low >= _FINEST:
+        power = math.floor(math.log10(high - low))
+        for width in (step * 10.0**exponent for exponent in (power, power - 1) for step in _STEPS):
+            if len(chosen) < _FEWEST_TICKS:
+                places = range(math.ceil(low / width), math.floor(high / width) + 1)
+                choose(round(place * width, 10) for place in places)
     return sorted(chosen)
 
 

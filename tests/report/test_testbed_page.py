@@ -83,6 +83,9 @@ def test_a_page_without_standard_models_or_plots_says_so_and_shows_no_empty_axes
     page = "".join(pieces(replace(make_page(), standard=0, shifts=[nothing])))
     assert "fitted to 0 standard models" not in page
     assert "there is no line" in page
+    for lines_alone in ('id="lines"', 'id="robustness"', "Red is the fit"):
+        assert lines_alone not in page
+        assert lines_alone in "".join(pieces(make_page()))
     assert "<figure" in page
     assert 'role="img"' not in page
 
@@ -194,6 +197,20 @@ def test_an_axis_has_round_numbers_within_it_and_none_too_near(low: float, span:
     at = np.log(np.array(ticks) / (100 - np.array(ticks)))
     whole = np.log(high / (100 - high)) - np.log(low / (100 - low))
     assert (np.diff(at) >= whole / 7 - 1e-9).all()
+    assert len(ticks) >= 2, "one number is no scale"
+
+
+def test_a_model_alone_stands_on_axes_that_have_a_scale() -> None:
+    for x, y in ((95.238, 11.111), (33.333, 0.0123), (99.98, 50.0)):
+        there = np.array([True])
+        models = Models(["one"], [0], np.array([x]), np.array([y]))
+        with style("salt"):
+            figure = shift_figure(make_plot(models=models, near=there, lines=[]), ["first"])
+        (axes,) = figure.axes
+        for axis in (axes.xaxis, axes.yaxis):
+            texts = [tick.get_text() for tick in axis.get_ticklabels()]
+            assert len(texts) >= 2
+            assert len(set(texts)) == len(texts)
 
 
 def test_files_have_only_the_types_that_are_seen_and_the_same_bytes() -> None:
