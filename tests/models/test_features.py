@@ -34,6 +34,24 @@ def test_the_last_layer_on_the_features_gives_the_logits(
         )
 
 
+def test_inceptions_features_are_those_that_fid_is_told_of(
+    toy: Callable[..., Classifier], views: np.ndarray
+) -> None:
+    """Its second head, for training, is not the last layer."""
+    from torchvision.models import inception_v3
+
+    one = toy(outputs=1000)
+    torch.manual_seed(0)
+    one.module = inception_v3(init_weights=False, transform_input=True).eval()
+    pictures = np.ascontiguousarray(np.pad(views[:2], ((0, 0), (0, 75), (0, 75), (0, 0))))
+    if one.preprocessing.recipe.crop == pictures.shape[1]:
+        pictures = pictures[:, :224, :224]
+    seen = FeatureReader(one).features(pictures)
+    assert seen.shape == (2, 2048)
+    with torch.inference_mode():
+        assert torch.equal(one.module.fc(seen), one.logits(pictures))
+
+
 def test_copies_are_nearer_than_different_photos(
     lite0: FeatureReader, package_photos: list[tuple[Path, int]]
 ) -> None:
