@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from curate.choices import NearDuplicates
+from curate.cli.checked import Command
 from curate.cli.common import Classes, Debug, Json, Strict, counts, emit, workspace
 from curate.errors import UsageError, VerificationError
 from curate.progress import say
@@ -37,7 +37,7 @@ _SEARCHED = {
 }
 
 
-class _OptionalReason(TyperCommand):
+class _OptionalReason(Command):
     """A command whose `--retry-failed` may stand without a reason."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from curate.errors import StorageError, WorkspaceError
-from curate.progress import bearable
+from curate.progress import bearable, say
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -21,15 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass
 class Shared:
-    """What the options before the command say."""
+    """What the options before the command say, and what else holds for the whole process."""
 
     workspace: Path | None = None
     json: bool = False
     debug: bool = False
+    #: Whether the process ends with the command.
+    last: bool = False
 
+
+# More than that wait for each other, and each process holds PyTorch.
+_WORKERS_A_CORE = 4
 
 #: One process runs one command.
 shared = Shared()
+
+_STDOUT, _STDERR = 1, 2
+
+# Where results go while standard output leads elsewhere.
+_apart: list[TextIO] = []
 
 
 def _json(value: bool) -> bool:
@@ -101,7 +112,13 @@ Form = Annotated[
     typer.Option("--format", help="csv or jsonl. Example: --format jsonl"),
 ]
 Resamples = Annotated[
-    int, typer.Option("--resamples", help="Refits of each line's band. Example: --resamples 1000")
+    int,
+    typer.Option(
+        "--resamples",
+        min=1,
+        max=100_000,
+        help="Refits of each line's band. Example: --resamples 1000",
+    ),
 ]
 
 
@@ -138,6 +155,21 @@ def report_option(what: str, example: str) -> Any:
         help=f"Where to write {what}. Example: --report {example}. Default: nowhere.",
         show_default=False,
     )
+
+
+def bounded_workers(asked: int | None) -> int | None:
+    """How many of the workers that `--workers` asks for are of use; a line says where fewer are.
+
+    Args:
+        asked: any number from 0, or None for the default, which stays.
+    """
+    from pipelines.threads import usable_cores
+
+    most = _WORKERS_A_CORE * usable_cores()
+    if asked is None or asked <= most:
+        return asked
+    say(f"--workers {asked}: {most} are used, {_WORKERS_A_CORE} for each core that is at hand")
+    return most
 
 
 def workspace(options: Mapping[str, Any] | None = None) -> Workspace:
@@ -184,20 +216,72 @@ def emit(summary: Mapping[str, Any], text: str = "") -> None:
     Raises:
         StorageError: what standard output leads to is full.
     """
-    told = ""
     if shared.json:
-        told = json.dumps(summary, sort_keys=True, allow_nan=False) + "\n"
+        write_result([json.dumps(summary, sort_keys=True, allow_nan=False), "\n"])
     elif text:
-        told = bearable(text.rstrip("\n")) + "\n"
+        write_result([bearable(text.rstrip("\n")), "\n"])
+
+
+def write_result(lines: Iterable[str]) -> None:
+    """Write a result on standard output as it stands.
+
+    Args:
+        lines: its parts, each with its line end.
+
+    Raises:
+        StorageError: what standard output leads to is full.
+    """
+    stream = results()
     try:
-        sys.stdout.write(told)
-        sys.stdout.flush()
+        stream.writelines(lines)
+        stream.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         # What is left in the buffer would be told once more at the end.
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise StorageError(f"cannot write the result: {error.strerror or error}") from error
+
+
+def results() -> TextIO:
+    """Where results go: what standard output was before `results_apart`."""
+    return _apart[-1] if _apart else sys.stdout
+
+
+@contextmanager
+def results_apart() -> Iterator[None]:
+    """Keep standard output for results, whatever code runs in between: a user's own, a library's.
+
+    What anybody but `write_result` writes there goes to standard error: by Python, by a C library
+    to the file descriptor, by processes that are started in between. Where the process ends with
+    the command that holds for its last words too, those of threads and of what runs at exit.
+    """
+    before = sys.stdout
+    before.flush()
+    stream, kept = before, None
+    if _descriptor(before) == _STDOUT:
+        kept = os.dup(_STDOUT)
+        stream = os.fdopen(kept, "w", encoding=before.encoding, errors=before.errors)
+        os.dup2(_STDERR, _STDOUT)
+    _apart.append(stream)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        if not shared.last:
+            sys.stdout = before
+            _apart.remove(stream)
+            if kept is not None:
+                os.dup2(kept, _STDOUT)
+                stream.close()
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        # A test's or a notebook's, which is no file.
+        return None
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ from curate.cli.common import (
     shared,
     table,
     workspace,
+    write_result,
 )
 from curate.errors import UnknownNameError, UsageError, VerificationError
 
@@ -90,6 +90,7 @@ def filter_(
     cap: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="Most survivors a confusion on the shortlist. Example: --cap 15. Default: the "
             "setting (15).",
             show_default=False,
@@ -385,7 +386,7 @@ def shortlist(
         if shared.json:
             emit({"run": run_id, "control": cells})
         else:
-            sys.stdout.write(control_text(cells, form))
+            write_result([control_text(cells, form)])
         return
     run_id, rows = read_shortlist(opened, row["id"])
     flags = shortlist_flags(opened, rows)
@@ -393,4 +394,4 @@ def shortlist(
         cells = [shortlist_cells(row, opened, flags) for row in rows]
         emit({"run": run_id, "shortlist": cells})
     else:
-        sys.stdout.write(shortlist_text(rows, opened, flags, form))
+        write_result([shortlist_text(rows, opened, flags, form)])

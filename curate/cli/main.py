@@ -27,7 +27,8 @@ from curate.cli import (
     robustness,
     setup,
 )
-from curate.cli.common import Debug, Json, shared
+from curate.cli.checked import Group, check_commands
+from curate.cli.common import Debug, Json, results, shared
 from curate.errors import CurateError, Interrupted
 from curate.files import printable
 from curate.progress import StopNow, bearable
@@ -40,6 +41,7 @@ _LONGEST_LINE, _LAST_WORDS = 2000, 500
 
 app = typer.Typer(
     name="curate",
+    cls=Group,
     help="Build natural adversarial image sets: real, unmodified photos that today's classifiers "
     "get wrong.",
     no_args_is_help=True,
@@ -99,12 +101,14 @@ for group in (
     models,
 ):
     group.register(app)
+check_commands(app)
 
 
 def main() -> NoReturn:
     """Run `curate` with the arguments of the process, and exit as contract.md says."""
     signal.signal(signal.SIGINT, _interrupted)
     _mend_streams()
+    shared.last = True
     code = 0
     try:
         code = app(prog_name="curate", standalone_mode=False) or 0
@@ -116,7 +120,7 @@ def main() -> NoReturn:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
         # The reader of standard output has gone; nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         sys.exit(1)
     except Exception as error:
         usage = _usage(error)

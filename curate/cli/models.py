@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from curate.choices import Precision
-from curate.cli.common import Debug, Device, Json, Strict, counts, emit, table
+from curate.cli.common import Debug, Device, Json, Strict, bounded_workers, counts, emit, table
 from curate.errors import VerificationError
 
 
@@ -131,8 +131,12 @@ def finetune(
         Literal["pretrained", "none"],
         typer.Option(help="none: begin with random weights. Example: --init none"),
     ] = "pretrained",
-    epochs: Annotated[int, typer.Option(help="Passes over the photos. Example: --epochs 30")] = 10,
-    batch_size: Annotated[int, typer.Option(help="Photos a step. Example: --batch-size 256")] = 64,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the photos. Example: --epochs 30")
+    ] = 10,
+    batch_size: Annotated[
+        int, typer.Option(min=2, help="Photos a step. Example: --batch-size 256")
+    ] = 64,
     optimizer: Annotated[
         Literal["sgd", "adamw"],
         typer.Option(
@@ -183,6 +187,8 @@ def finetune(
     image_size: Annotated[
         int | None,
         typer.Option(
+            min=16,
+            max=4096,
             help="Side of the views, in pixels. Example: --image-size 160. "
             "Default: the network's own.",
             show_default=False,
@@ -220,6 +226,7 @@ def finetune(
     workers: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="Threads that decode photos; no result depends on it. Example: --workers 8. "
             "Default: one a core for a GPU, else one.",
             show_default=False,
@@ -267,7 +274,7 @@ def finetune(
         seed=seed,
         device=device,
         precision=precision,
-        workers=workers,
+        workers=bounded_workers(workers),
         force=force,
     )
     emit(summary, _finetuned(summary))

@@ -68,6 +68,7 @@ def build(
     per_class_min: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="Name the classes that have fewer images. Example: --per-class-min 5. "
             "Default: none.",
             show_default=False,
@@ -76,6 +77,7 @@ def build(
     per_class_max: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="At most so many images of a class, by lot. Example: --per-class-max 50. "
             "Default: all.",
             show_default=False,

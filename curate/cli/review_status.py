@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Debug, Form, Json, Run, counts, emit, shared, table, workspace
+from curate.cli.common import (
+    Debug,
+    Form,
+    Json,
+    Run,
+    counts,
+    emit,
+    shared,
+    table,
+    workspace,
+    write_result,
+)
 from curate.errors import UsageError
 
 #: Rows of the longest tables; --by-class and --json tell of all.
@@ -127,8 +137,7 @@ def export(
     elif shared.json:
         emit({"accepted" if accepted else "answers": list(rows)})
     else:
-        for line in table_lines(columns, rows, form):
-            sys.stdout.write(line)
+        write_result(table_lines(columns, rows, form))
 
 
 def blind_test(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from curate.cli.common import Debug, Device, Json, Strict, emit, label_space_option, report_option
+from curate.cli.common import (
+    Debug,
+    Device,
+    Json,
+    Strict,
+    bounded_workers,
+    emit,
+    label_space_option,
+    report_option,
+)
 from curate.errors import VerificationError
 
 
@@ -50,6 +57,8 @@ def corruptions(
         list[int] | None,
         typer.Option(
             metavar="N",
+            min=1,
+            max=5,
             help="1 to 5; repeat it. Example: --severity 3. Default: all five, which means need.",
             show_default=False,
         ),
@@ -94,6 +103,7 @@ def corruptions(
         int | None,
         typer.Option(
             metavar="N",
+            min=1,
             help="Draw so many images by lot. Example: --limit 500. Default: all.",
             show_default=False,
         ),
@@ -171,28 +181,26 @@ def corruptions(
     """
     from pipelines.corruptions import corruptions as run
 
-    # Standard output is for the summary; a user's corruption may print.
-    with redirect_stdout(sys.stderr):
-        summary = run(
-            dataset,
-            model or [],
-            names=corruption or [],
-            severities=severity or [],
-            at=at,
-            jpeg=jpeg,
-            baseline=baseline,
-            folder=folder,
-            limit=limit,
-            seed=seed,
-            views=views or ["native"],
-            frost=frost,
-            beside=beside,
-            label_space=label_space,
-            labels=labels,
-            report=report,
-            device=device,
-            workers=workers,
-        )
+    summary = run(
+        dataset,
+        model or [],
+        names=corruption or [],
+        severities=severity or [],
+        at=at,
+        jpeg=jpeg,
+        baseline=baseline,
+        folder=folder,
+        limit=limit,
+        seed=seed,
+        views=views or ["native"],
+        frost=frost,
+        beside=beside,
+        label_space=label_space,
+        labels=labels,
+        report=report,
+        device=device,
+        workers=bounded_workers(workers),
+    )
     emit(summary, _text(summary))
     if strict and summary["failed"]:
         raise VerificationError(f"{summary['failed']} images failed under some corruption")

@@ -95,6 +95,7 @@ def run_models(
         int | None,
         typer.Option(
             metavar="N",
+            min=1,
             help="Draw so many images of each setting by lot. Example: --limit 5000. Default: all.",
             show_default=False,
         ),
@@ -103,6 +104,7 @@ def run_models(
         int | None,
         typer.Option(
             metavar="N",
+            min=1,
             help="The same for attacks alone. Example: --attack-limit 5000. Default: all.",
             show_default=False,
         ),
@@ -111,6 +113,7 @@ def run_models(
         int,
         typer.Option(
             metavar="N",
+            min=1,
             help="Steps of attacks; with fewer than the published number each is longer. "
             "Example: --attack-steps 20",
         ),
