@@ -167,7 +167,7 @@ def evaluate(
             work.add(*_load(name, opened, device, views), opened)
     summary = {
         "results": [one.result for one in run.evaluated],
-        "comparisons": compared(run.evaluated, resamples=resamples, seed=seed),
+        "comparisons": compared(run.evaluated, resamples=resamples, seed=seed, drawn=run.drawn),
         "failed": sum(one.result["failed"] for one in run.evaluated),
         "confidence_level": CONFIDENCE_LEVEL,
         "resamples": resamples,

@@ -8,16 +8,20 @@ from typing import Any
 from curate.progress import progress
 from curate.testbed.paired import comparisons
 from curate.testbed.predictions import Predictions
+from curate.testbed.resamples import Resamples
 from pipelines.evaluate_report import Evaluated
 
 
-def compared(evaluated: Sequence[Evaluated], *, resamples: int, seed: int) -> list[dict[str, Any]]:
+def compared(
+    evaluated: Sequence[Evaluated], *, resamples: int, seed: int, drawn: Resamples
+) -> list[dict[str, Any]]:
     """Every two models on each dataset, on the images that both have a prediction of.
 
     Args:
         evaluated: all results; those of images of something else are passed over.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        drawn: the measures on resamples of each of them.
     """
     groups: dict[Hashable, list[Evaluated]] = {}
     for one in evaluated:
@@ -32,7 +36,9 @@ def compared(evaluated: Sequence[Evaluated], *, resamples: int, seed: int) -> li
         for members in groups.values():
             models = [(one.result["model"]["name"], _in_one_order(members, one)) for one in members]
             name = members[0].result["dataset"]["name"]
-            found += comparisons(models, name, resamples=resamples, seed=seed, done=bar.advance)
+            found += comparisons(
+                models, name, resamples=resamples, seed=seed, kept=drawn, done=bar.advance
+            )
     return found
 
 

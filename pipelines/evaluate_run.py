@@ -18,6 +18,7 @@ from curate.testbed.output_order import ranks_by_chance
 from curate.testbed.prediction_files import read_predictions
 from curate.testbed.predictions import Predictions
 from curate.testbed.published import published_beside, took_part
+from curate.testbed.resamples import Resamples
 from curate.testbed.score_files import read_scores
 from pipelines.datasets import NAMED, SMALLEST, Dataset, smallest_label_space
 from pipelines.evaluate_about import about_file, about_forward, failures
@@ -37,6 +38,7 @@ class Run:
 
     Attributes:
         evaluated: one a model and dataset.
+        drawn: their measures on resamples.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Run:
         temperature_split: float | None = None,
     ) -> None:
         self.evaluated: list[Evaluated] = []
+        self.drawn = Resamples()
         self._report, self._resamples, self._seed = report, resamples, seed
         self._split = temperature_split
 
@@ -210,6 +213,7 @@ class Run:
                 resamples=self._resamples,
                 seed=self._seed,
                 temperature_split=self._split,
+                kept=self.drawn,
                 done=bar.advance,
             )
         published = _published(about, predictions, space, dataset)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.labels.space import LabelSpace
-from curate.metrics import aurra, calibration_error
-from curate.metrics.resampled import ScoredItems, draws
 from curate.testbed.metric_records import CONFIDENCE_LEVEL, nothing, resampled, share
 from curate.testbed.predictions import Predictions
+from curate.testbed.resamples import BIN, Resamples, evenly
 from curate.testbed.scaling import after_temperature
 
 __all__ = ["CONFIDENCE_LEVEL", "LOWER_IS_BETTER", "MEASURES", "measure"]
@@ -38,22 +36,24 @@ MEASURES = {
 #: Measures whose larger value is the worse one.
 LOWER_IS_BETTER = frozenset(name for name in MEASURES if "calibration_error" in name)
 
-_BIN = 100
-
 _ALL_BINS = (
-    f"bins of {_BIN} by confidence, all of them; equal confidences share their mean correctness"
+    f"bins of {BIN} by confidence, all of them; equal confidences share their mean correctness"
 )
 
 #: Of the measures that need confidence and correctness alone: what `ScoredItems` calls it, the
 #: ends of its range, and its convention.
 _SCORED: Mapping[str, tuple[str, tuple[float, float], str]] = {
     "aurra": ("aurra", (0.0, 1.0), "equal confidences: the expected value over their orders"),
-    "aurra_published": ("aurra", (0.0, 1.0), "equal confidences: in reversed argsort's order"),
+    "aurra_published": (
+        "aurra_published",
+        (0.0, 1.0),
+        "equal confidences: in reversed argsort's order",
+    ),
     "rms_calibration_error": ("rms", (0.0, 1.0), _ALL_BINS),
     "rms_calibration_error_published": (
-        "rms_published",
+        "rms_published_input",
         (0.0, 1.0),
-        f"bins of {_BIN} by confidence, without the most confident one, as the published code "
+        f"bins of {BIN} by confidence, without the most confident one, as the published code "
         "has it",
     ),
     "mad_calibration_error": ("mad", (0.0, 1.0), _ALL_BINS),
@@ -70,8 +70,6 @@ _SCORED: Mapping[str, tuple[str, tuple[float, float], str]] = {
     ),
 }
 
-_Statistic = Callable[[NDArray[Any], NDArray[Any]], float]
-
 
 def measure(
     predictions: Predictions,
@@ -80,6 +78,7 @@ def measure(
     resamples: int = 1000,
     seed: int = 0,
     temperature_split: float | None = None,
+    kept: Resamples | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """All measures of `MEASURES`.
@@ -95,6 +94,7 @@ def measure(
         seed: of the bootstrap, 0 … 2³² - 1; and of the split for the temperature.
         temperature_split: the share of images that a temperature is fitted on, between 0 and 1;
             None leaves that measure out.
+        kept: keeps the measures on resamples for whoever asks for them again.
         done: called once for each of `MEASURES`, evenly while it works.
 
     Raises:
@@ -116,11 +116,13 @@ def measure(
         },
         "top5_unrestricted": {**_first_five(predictions.rank_unrestricted, sound), **beyond},
     }
-    for name, told in _scored(confidence, correct, resamples, seed, done).items():
+    for name, told in _scored(
+        confidence, correct, resamples, seed, kept or Resamples(), done
+    ).items():
         found[name] = {**told, **within, "convention": _SCORED[name][2]}
     if temperature_split is not None:
         found["rms_calibration_error_scaled"] = {
-            **after_temperature(predictions, space, temperature_split, resamples, seed, _BIN),
+            **after_temperature(predictions, space, temperature_split, resamples, seed),
             **within,
         }
     done()
@@ -138,52 +140,23 @@ def _scored(
     correct: NDArray[np.bool_],
     resamples: int,
     seed: int,
+    kept: Resamples,
     done: Callable[[], None],
 ) -> dict[str, dict[str, Any]]:
     """The measures of `_SCORED`, all on the same resamples."""
     n = len(correct)
-    items = ScoredItems(confidence, correct, _BIN)
-    told = {name: items.measures()[key] for name, (key, _, _) in _SCORED.items()}
-    # Where confidences are equal the published orders are NumPy's own, and need sorting each time.
-    ordered: dict[str, _Statistic] = {} if items.distinct else dict(_PUBLISHED)
-    told |= {name: value(confidence, correct) for name, value in ordered.items() if _known(name, n)}
-    values: dict[str, list[float]] = {name: [] for name in told if _known(name, n)}
-    for copies, ends in zip(draws(n, resamples, seed), _evenly(resamples), strict=True):
-        if n > 1:
-            drawn = items.measures(copies)
-            rows = copies if not ordered else np.repeat(np.arange(n), copies)
-            for name, kept in values.items():
-                own = ordered.get(name)
-                kept.append(
-                    drawn[_SCORED[name][0]] if own is None else own(confidence[rows], correct[rows])
-                )
-        for _ in range(ends):
-            done()
-    return {
-        name: resampled(told[name], values[name], n, resamples, seed, bounds=_SCORED[name][1])
-        if _known(name, n)
-        else nothing(
-            n,
-            f"undefined below {2 * _BIN} images: the published code drops the last bin, which is "
-            "all there is",
-        )
-        for name in _SCORED
-    }
-
-
-def _known(name: str, n: int) -> bool:
-    return name != "rms_calibration_error_published" or n >= 2 * _BIN
-
-
-def _evenly(resamples: int) -> Iterator[int]:
-    """How many of all measures but one are done with each resample."""
-    count = len(MEASURES) - 1
-    yield from (b - a for a, b in pairwise(count * k // resamples for k in range(resamples + 1)))
-
-
-_PUBLISHED: Mapping[str, _Statistic] = {
-    "aurra_published": lambda confidence, correct: aurra(confidence, correct, "published"),
-    "rms_calibration_error_published": lambda confidence, correct: calibration_error(
-        confidence, correct, bin_size=_BIN, convention="published", ties="input"
-    ),
-}
+    tell = evenly(done, len(MEASURES) - 1, resamples)
+    (values,) = kept.values([(confidence, correct)], resamples, seed, done=tell)
+    tell(resamples - 1)
+    found = {}
+    for name, (key, bounds, _) in _SCORED.items():
+        if name == "rms_calibration_error_published" and n < 2 * BIN:
+            note = (
+                f"undefined below {2 * BIN} images: the published code drops the last bin, which "
+                "is all there is"
+            )
+            found[name] = nothing(n, note)
+            continue
+        value, *drawn = values[key].tolist()
+        found[name] = resampled(value, drawn, n, resamples, seed, bounds=bounds)
+    return found

@@ -13,10 +13,11 @@ from curate.metrics.anomaly import SCORES
 from curate.metrics.ood_intervals import (
     PUBLISHED_BASE_RATE,
     Estimate,
-    ood_detection_estimates,
+    ood_detections_estimates,
 )
 from curate.testbed.measures import CONFIDENCE_LEVEL
 from curate.testbed.predictions import Predictions
+from curate.testbed.resamples import evenly
 
 #: The positive class of a measure.
 OUTSIDE, INSIDE = "out-of-distribution", "in-distribution"
@@ -95,27 +96,36 @@ def measure_ood(
         space: the label space that they are restricted to.
         resamples: of the bootstrap, at least 1.
         seed: of the bootstrap, 0 … 2³² - 1.
-        done: called after each score.
+        done: called once for each score, evenly while it works.
 
     Raises:
         ValueError: a side without a prediction, or resamples or seed out of range.
     """
+    scores = scores_of(inside, outside)
+    sides = [
+        (
+            _scores(inside, everywhere)[score][inside.sound],
+            _scores(outside, everywhere)[score][outside.sound],
+        )
+        for score, everywhere in scores
+    ]
+    tell = evenly(done, len(scores), resamples)
+    estimates = ood_detections_estimates(
+        sides, resamples=resamples, confidence=CONFIDENCE_LEVEL, seed=seed, done=tell
+    )
+    tell(resamples - 1)
     found: dict[str, dict[str, Any]] = {}
-    for score, everywhere in scores_of(inside, outside):
-        first = _scores(inside, everywhere)[score][inside.sound]
-        second = _scores(outside, everywhere)[score][outside.sound]
-        estimates = ood_detection_estimates(
-            first, second, resamples=resamples, confidence=CONFIDENCE_LEVEL, seed=seed
-        )
-        how = (
-            f"bootstrap over the images of each side, {CONFIDENCE_LEVEL:.0%}: percentiles of "
-            f"{resamples} resamples less the bootstrap's bias, seed {seed}"
-        )
+    n_in, n_out = (int(np.count_nonzero(side.sound)) for side in (inside, outside))
+    how = (
+        f"bootstrap over the images of each side, {CONFIDENCE_LEVEL:.0%}: percentiles of "
+        f"{resamples} resamples less the bootstrap's bias, seed {seed}"
+    )
+    for (score, everywhere), told in zip(scores, estimates, strict=True):
         end = UNRESTRICTED if everywhere else ""
         for name, (label, positive, convention) in DETECTION.items():
             found[f"{name}_{score}{end}"] = {
-                **_told(estimates[name], how),
-                "n": len(first) + len(second),
+                **_told(told[name], how),
+                "n": n_in + n_out,
                 "restricted_to": None if everywhere else space.name,
                 "classes": _outputs(inside, outside) if everywhere else len(space),
                 "convention": convention,
@@ -125,11 +135,10 @@ def measure_ood(
                 "measure_label": label,
                 "score": score,
                 "positive": positive,
-                "base_rate": len(second) / (len(first) + len(second)),
-                "n_in": len(first),
-                "n_out": len(second),
+                "base_rate": n_out / (n_in + n_out),
+                "n_in": n_in,
+                "n_out": n_out,
             }
-        done()
     return found
 
 

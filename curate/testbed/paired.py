@@ -7,17 +7,14 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.metrics import mcnemar
-from curate.metrics.resampled import ScoredItems, draws
 from curate.testbed.metric_records import paired_said, resampled
 from curate.testbed.predictions import Predictions
+from curate.testbed.resamples import Resamples
 
 #: The measures whose differences are told, with what `ScoredItems` calls them.
 PAIRED = {"accuracy": "accuracy", "aurra": "aurra", "rms_calibration_error": "rms"}
-
-_BIN = 100
 
 
 def comparisons(
@@ -26,6 +23,7 @@ def comparisons(
     *,
     resamples: int = 1000,
     seed: int = 0,
+    kept: Resamples | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Every two of several models, on the images that both have a prediction of.
@@ -38,6 +36,7 @@ def comparisons(
         dataset: its name.
         resamples: of the bootstrap, at least 1.
         seed: of the bootstrap.
+        kept: may hold the measures on resamples already.
         done: called after each pair.
 
     Returns:
@@ -52,27 +51,19 @@ def comparisons(
     for name, predictions in models[1:]:
         if list(predictions.paths) != list(models[0][1].paths):
             raise ValueError(f"{name} and {models[0][0]} predict for different images")
-    known: dict[tuple[int, bytes], list[dict[str, float]]] = {}
-
-    def values(model: int, common: NDArray[np.bool_]) -> list[dict[str, float]]:
-        """The measures on all of the common images, then on each resample of them."""
-        key = model, common.tobytes()
-        if key not in known:
-            predictions = models[model][1]
-            items = ScoredItems(predictions.confidence[common], predictions.correct[common], _BIN)
-            drawn = draws(len(items), resamples, seed) if len(items) > 1 else ()
-            known[key] = [items.measures(), *(items.measures(copies) for copies in drawn)]
-        return known[key]
-
+    kept = kept or Resamples()
     found = []
-    for one, other in combinations(range(len(models)), 2):
-        (first, of_first), (second, of_second) = models[one], models[other]
+    for (first, of_first), (second, of_second) in combinations(models, 2):
         done()
         common = of_first.sound & of_second.sound
         n = int(np.count_nonzero(common))
         if not n:
             continue
-        pairs = list(zip(values(one, common), values(other, common), strict=True))
+        one, other = kept.values(
+            [(each.confidence[common], each.correct[common]) for each in (of_first, of_second)],
+            resamples,
+            seed,
+        )
         test = mcnemar(of_first.correct[common], of_second.correct[common])
         found.append(
             {
@@ -82,7 +73,7 @@ def comparisons(
                 "n": n,
                 "difference": "second less first",
                 "metrics": {
-                    name: _difference([b[key] - a[key] for a, b in pairs], n, resamples, seed)
+                    name: _difference((other[key] - one[key]).tolist(), n, resamples, seed)
                     for name, key in PAIRED.items()
                 },
                 "mcnemar": vars(test).copy(),

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from curate.files import sha256_bytes
 from curate.labels.space import LabelSpace
-from curate.metrics import apply_temperature, softmax_confidence, temperature
-from curate.metrics.resampled import ScoredItems, draws
+from curate.metrics import apply_temperature, calibration_error, softmax_confidence, temperature
 from curate.metrics.temperature import TEMPERATURES
 from curate.testbed.metric_records import nothing, resampled
 from curate.testbed.predictions import Predictions
+from curate.testbed.resamples import BIN, Resamples
 
 
 def fitted_on(paths: Sequence[str], part: float, seed: int) -> NDArray[np.bool_]:
@@ -39,7 +39,6 @@ def after_temperature(
     part: float,
     resamples: int,
     seed: int,
-    bin_size: int,
 ) -> dict[str, Any]:
     """The RMS calibration error of the images left over when a temperature is fitted on a share.
 
@@ -52,7 +51,6 @@ def after_temperature(
         part: the share of images to fit on, between 0 and 1.
         resamples: of the bootstrap.
         seed: of the bootstrap and of the split.
-        bin_size: of the calibration error.
 
     Returns:
         A measure as `curate.testbed.metric_records.metric` has it, and where there is a value
@@ -76,20 +74,20 @@ def after_temperature(
     value = temperature(predictions.logits[fit], places[fit])
     scaled = softmax_confidence(apply_temperature(predictions.logits[rest], value))
     correct = predictions.correct[rest]
-    items = ScoredItems(scaled, correct, bin_size)
-    drawn = (items.measures(copies)["rms"] for copies in draws(n, resamples, seed))
-    found = resampled(items.measures()["rms"], list(drawn) if n > 1 else [], n, resamples, seed)
+    (values,) = Resamples().values([(scaled, correct)], resamples, seed)
+    error, *drawn = values["rms"].tolist()
+    found = resampled(error, drawn, n, resamples, seed)
     count = int(np.count_nonzero(fit))
     if value in TEMPERATURES:
         found["note"] = (
             f"no temperature between {TEMPERATURES[0]:g} and {TEMPERATURES[1]:g} is the best; "
             f"{value:g} is the nearer end"
         )
-    before = ScoredItems(predictions.confidence[rest], correct, bin_size).measures()["rms"]
+    before = calibration_error(predictions.confidence[rest], correct, bin_size=BIN)
     return {
         **found,
         "convention": f"logits over {value:.4g}, fitted by likelihood on {count} other images; "
-        f"bins of {bin_size} by confidence, all of them",
+        f"bins of {BIN} by confidence, all of them",
         "temperature": value,
         "fitted_on": count,
         "unscaled": before,

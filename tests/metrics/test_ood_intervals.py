@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
+from curate.metrics.draws import Urn
 from curate.metrics.ood import ood_detection
-from curate.metrics.ood_intervals import aupr_at_base_rate, ood_detection_estimates
+from curate.metrics.ood_intervals import (
+    _Sides,
+    aupr_at_base_rate,
+    ood_detection_estimates,
+    ood_detections_estimates,
+)
 
 SCORES = st.lists(
     st.one_of(st.integers(-3, 3).map(float), st.floats(-1e3, 1e3)), min_size=1, max_size=40
@@ -84,6 +90,47 @@ def test_each_resample_is_what_the_plain_measures_say_of_the_drawn_items() -> No
         high = np.quantile(values, 0.95, method="higher") - bias
         ends = (max(0.0, min(low, whole[name])), min(1.0, max(high, whole[name])))
         assert one.interval == pytest.approx(ends, abs=1e-12)
+
+
+@pytest.mark.parametrize("digits", [9, 4, 2])
+def test_sums_over_tens_of_thousands_of_scores_lose_nothing_between_their_parts(
+    digits: int,
+) -> None:
+    random = np.random.RandomState(digits)
+    inside, outside = random.randn(70_000).round(digits), random.randn(40_000).round(digits) + 0.5
+    (found,) = ood_detections_estimates([(inside, outside)], resamples=1, seed=4)
+    random = np.random.RandomState(4)
+    first = inside[random.choice(70_000, 70_000)]
+    drawn = plain(first, outside[random.choice(40_000, 40_000)], 1 / 6)
+    whole = plain(inside, outside, 1 / 6)
+    for name, one in found.items():
+        assert one.value == pytest.approx(whole[name], abs=1e-12)
+        assert one.value == one.interval[0] == one.interval[1]  # type: ignore[index]
+    random = np.random.RandomState(4)
+    copies = np.concatenate([Urn(n).draw(random) for n in (70_000, 40_000)])
+    assert _Sides(inside, outside, 1 / 6).measures(copies) == pytest.approx(drawn, abs=1e-12)
+
+
+@given(SCORES, SCORES, st.integers(0, 2**32 - 1))
+def test_scores_of_the_same_items_are_drawn_alike_and_each_is_as_if_alone(
+    inside: list[float], outside: list[float], seed: int
+) -> None:
+    first, second = (
+        (np.array(inside), np.array(outside)),
+        (-np.array(inside), np.ones(len(outside))),
+    )
+    calls: list[int] = []
+    both = ood_detections_estimates([first, second], resamples=3, seed=seed, done=calls.append)
+    assert both == [
+        ood_detection_estimates(*one, resamples=3, seed=seed) for one in (first, second)
+    ]
+    assert calls == ([0, 1, 2] if min(len(inside), len(outside)) > 1 else [])
+
+
+def test_no_scores_give_nothing_and_scores_of_other_items_are_refused() -> None:
+    assert ood_detections_estimates([]) == []
+    with pytest.raises(ValueError, match=r"different numbers of items: \[\(1, 2\), \(2, 1\)\]"):
+        ood_detections_estimates([([0.0], [1.0, 2.0]), ([0.0, 1.0], [1.0])])
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_one_another() -> None:

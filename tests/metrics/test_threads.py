@@ -15,7 +15,8 @@ from curate.metrics import (
     temperature,
 )
 from curate.metrics.ood_intervals import ood_detection_estimates
-from curate.metrics.resampled import ScoredItems, draws
+from curate.metrics.draws import draws
+from curate.metrics.resampled import ScoredItems
 
 
 @pytest.mark.parametrize("digits", [16, 3])
