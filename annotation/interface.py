@@ -40,6 +40,10 @@ REASONS: dict[str, tuple[str, str]] = {
     "collage": ("o", "several pictures in one"),
 }
 
+#: The reason that may stand beside a valid answer as well, and its key there: whoever evaluates by
+#: the centre crop alone does not see what the photo shows.
+OUTSIDE, OUTSIDE_KEY = "outside-centre", "n"
+
 # The first step down is the group.
 _SEARCH = "Type a name, then ↓ ↓ Enter; or open a group"
 
@@ -225,6 +229,11 @@ def _page(question: Question, space: LabelSpace, everything: bool) -> str:
                 placeholder="Another one: type a name, then ↓ ↓ Enter",
             )
         )
+    if not everything:
+        # An adjudicator has it among the reasons, which are hidden after a valid answer here.
+        box = _box(side, everything, [Decision.VALID])
+        seen = _choices(box, "centre", "multiple")
+        _choice(seen, OUTSIDE, OUTSIDE_KEY, "But it is not visible in the centre crop")
     box = _box(side, everything, [d for d in offered if d is not Decision.VALID], "curate-two")
     _header(box, "Why? (as many as apply, or none)")
     reasons = _choices(box, "reasons", "multiple")

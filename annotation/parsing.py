@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from annotation.answers import DECISIONS, Decision, Question
-from annotation.interface import ALSO_AFTER, NONE, REASONS, Purpose
+from annotation.interface import ALSO_AFTER, NONE, OUTSIDE, REASONS, Purpose
 from annotation.interface_taxonomy import groups
 from curate.labels.space import LabelSpace
 
 #: Longest note; what is longer is cut.
 LONGEST_NOTE = 10_000
 
-# A page makes at most six items. More seconds than these (four months) nobody spends on a photo;
+# A page makes at most seven items. More seconds than these (four months) nobody spends on a photo;
 # more classes or reasons than these no page offers with keys.
 _MOST_ITEMS, _MOST_CHOSEN = 50, 50
 _MOST_SECONDS = 1e7
@@ -36,6 +36,7 @@ _REVIEW = {
     "decision": "choices",
     "reasons": "choices",
     "also": "choices",
+    "centre": "choices",
     "corrected": "taxonomy",
     "other": "taxonomy",
     "note": "textarea",
@@ -52,7 +53,7 @@ class Parsed:
         number: the annotation's id in Label Studio.
         account_id: who made it, by the id of their account there.
         decision: skipped where the task was skipped; None for a blind answer.
-        reasons: keys of `annotation.interface.REASONS`; none for a valid one.
+        reasons: keys of `annotation.interface.REASONS`; of a valid one `OUTSIDE` at most.
         corrected: id of the class that it shows instead, after wrong-label alone; None where
             nobody says, or names a whole group.
         also: ids of the classes that are clearly visible, sorted, where the page asks for them.
@@ -194,6 +195,8 @@ def _decided(
     decision = Decision(decisions[0])
     if any(reason not in REASONS for reason in said.get("reasons", [])):
         raise _Fault("a reason is none of the page's")
+    if said.get("centre", []) not in ([], [OUTSIDE]):
+        raise _Fault("it says of the centre crop what the page does not offer")
     # The keyboard reaches groups as well; that it is something of a group says enough to reject.
     keys = {group.key for group in groups(space)}
     corrected = _classes([one for one in said.get("corrected", []) if one not in keys], space)
@@ -207,9 +210,14 @@ def _decided(
         raise _Fault("its follow-up is not answered")
     also += _classes(said.get("other", []), space)
     asked = purpose == "adjudication" or decision in ALSO_AFTER[question]
+    reasons = said.get("reasons", [])
+    if decision is Decision.VALID:
+        # The reasons are hidden then, but not from an adjudicator.
+        visible = reasons if purpose == "adjudication" else said.get("centre", [])
+        reasons = [OUTSIDE] if OUTSIDE in visible else []
     return (
         decision,
-        () if decision is Decision.VALID else tuple(said.get("reasons", [])),
+        tuple(reasons),
         corrected[0] if corrected and decision is Decision.WRONG_LABEL else None,
         tuple(sorted(set(also))) if asked else (),
     )

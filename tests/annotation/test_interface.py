@@ -106,7 +106,12 @@ def test_what_follows_a_decision_is_shown_after_it_alone_but_to_an_adjudicator()
         if child.get("name")
     }
     rejections = [d for d in DECISIONS["misclassified"] if d not in ("valid", "skipped")]
-    assert after == {"corrected": ["wrong-label"], "also": ["valid"], "reasons": rejections}
+    assert after == {
+        "corrected": ["wrong-label"],
+        "also": ["valid"],
+        "centre": ["valid"],
+        "reasons": rejections,
+    }
     page = ElementTree.fromstring(review_interface("outlier", SMALL))
     (box,) = page.iterfind(".//View[@whenChoiceValue='valid,class-visible']")
     assert [child.get("name") for child in box if child.get("name")] == ["also", "other"]
@@ -114,6 +119,7 @@ def test_what_follows_a_decision_is_shown_after_it_alone_but_to_an_adjudicator()
         page = ElementTree.fromstring(adjudication_interface(question, SMALL))
         assert not page.findall(".//*[@visibleWhen]")
         assert not page.findall(".//*[@name='also'][@required]")
+        assert page.findall(".//*[@name='reasons']/*[@alias='outside-centre']")
 
 
 def test_the_same_classes_make_the_same_bytes() -> None:

@@ -206,7 +206,8 @@ def test_classes_that_appear_are_told_of_an_outlier_and_names_are_only_text(
 def test_the_views_are_drawn_where_the_photo_is_for_whoever_asks(reviewing: Reviewing) -> None:
     page = reviewing.page
     asked = reviewing.task("review", SPACE.get(ACORN), TABBY)
-    reviewing.open(review_interface("misclassified", LabelSpace("few", SPACE.classes[:9])), [asked])
+    space = LabelSpace("few", SPACE.classes[:9])
+    project = reviewing.open(review_interface("misclassified", space), [asked])
     frame = page.locator(".curate-frame")
     assert not frame.is_visible()
     page.locator(".curate-crops summary").focus()
@@ -226,6 +227,13 @@ def test_the_views_are_drawn_where_the_photo_is_for_whoever_asks(reviewing: Revi
     assert centre["x"] - photo["x"] == pytest.approx(0.28 * photo["width"], abs=2)
     reviewing.press("Space")
     frame.wait_for(state="hidden")
+    # What it shows may be valid, and yet not be where most evaluations look.
+    reviewing.press("1")
+    page.get_by_text("But it is not visible in the centre crop").wait_for()
+    reviewing.press("0", "n")
+    reviewing.submit()
+    (answer,) = reviewing.answers(project, "misclassified", "review", space)
+    assert (answer.decision, answer.reasons) == (Decision.VALID, ("outside-centre",))
 
 
 def test_whoever_is_told_no_label_picks_a_class_or_none(reviewing: Reviewing) -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from annotation.answers import DECISIONS, Decision, Question
-from annotation.interface import NONE, REASONS, Purpose
+from annotation.interface import NONE, OUTSIDE, REASONS, Purpose
 from annotation.interface_taxonomy import groups
 from annotation.parsing import LONGEST_NOTE, Parsed, Unusable, read_annotation
 from curate.labels.space import load_label_space
@@ -131,6 +131,21 @@ def test_a_correction_and_reasons_go_with_their_decisions_alone() -> None:
     assert (found.reasons, found.corrected) == (("too-small",), None)
     found = parsed(*VALID, *rest)
     assert (found.reasons, found.corrected) == ((), None)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_valid_photo_may_be_outside_the_centre_crop(question: Question) -> None:
+    outside, reasons = choices("centre", OUTSIDE), choices("reasons", "too-small", OUTSIDE)
+    assert parsed(*VALID, outside, question=question).reasons == (OUTSIDE,)
+    assert parsed(*VALID, choices("centre"), question=question).reasons == ()
+    # What is ticked before another decision is hidden after it.
+    assert parsed(*VALID, reasons, question=question).reasons == ()
+    assert parsed(choices("decision", "unclear"), outside, question=question).reasons == ()
+    # Nothing is hidden from an adjudicator.
+    ruled = parsed(VALID[0], reasons, question=question, purpose="adjudication")
+    assert ruled.reasons == (OUTSIDE,)
+    told = why(*VALID, choices("centre", "too-small"), question=question)
+    assert told == "it says of the centre crop what the page does not offer"
 
 
 def test_a_group_corrects_nothing_and_is_not_taken_for_a_visible_class() -> None:
@@ -298,7 +313,8 @@ JSON = st.recursive(
 ITEM = st.fixed_dictionaries(
     {},
     optional={
-        "from_name": st.sampled_from(["decision", "also", "other", "corrected", "note"]) | JSON,
+        "from_name": st.sampled_from(["decision", "also", "centre", "other", "corrected", "note"])
+        | JSON,
         "type": st.sampled_from(["choices", "taxonomy", "textarea"]) | JSON,
         "value": JSON,
     },

@@ -185,13 +185,15 @@ def test_more_photos_leave_the_others_in_their_splits(rows: Rows) -> None:
 
 def test_what_reviewers_see_outside_the_centre_crop_can_be_left_out(rows: Rows) -> None:
     rows.workspace = rows.workspace.changed({"review.consensus": "majority"})
-    accept(rows, [0, 1])
+    accept(rows, [0, 1, 2])
     rows.give([1], [2])
     rows.say(1, 2, "unclear", reasons=["outside-centre"])
-    assert build(rows)["images"] == 2
+    # A photo may be valid, and say so too.
+    rows.say(2, 1, "valid", reasons=["outside-centre"])
+    assert build(rows)["images"] == 3
     summary = build(rows, "2.0.0", require_visible=True)
     assert numbers_of(rows, list(manifest(summary))) == {0}
-    assert any("outside the centre crop: 1" in problem for problem in summary["problems"])
+    assert any("outside the centre crop: 2" in problem for problem in summary["problems"])
 
 
 def test_an_image_accepted_under_two_labels_is_under_none(
