@@ -166,7 +166,9 @@ class Client:
             ),
             "task_ids",
         )
-        ids = [int(number) for number in told["task_ids"]]
+        ids = told["task_ids"]
+        if not isinstance(ids, list) or not all(type(one) is int for one in ids):
+            raise Unanswered(f"{self._malformed()} What was sent may have been stored")
         if len(ids) != len(tasks):
             raise Unanswered(f"Label Studio at {self.url} took {len(ids)} of {len(tasks)} tasks")
         return ids

@@ -234,7 +234,7 @@ class Connection:
     def _hear_time(self, date: str | None) -> None:
         try:
             self.server_time = parsedate_to_datetime(date or "").astimezone(UTC)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, IndexError, OverflowError):
             return
 
     def _error(

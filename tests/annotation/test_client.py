@@ -132,6 +132,15 @@ def test_an_import_is_sent_once_and_said_to_be_stored_perhaps(
     assert server.hits(IMPORT) == 1
 
 
+@pytest.mark.parametrize("ids", [None, 1, "1", {"1": 1}, [None], ["1"], [True], [float("inf")]])
+def test_an_import_whose_ids_are_none_is_said_to_be_stored_perhaps(
+    server: LoopbackServer, ids: object
+) -> None:
+    server.on(IMPORT, lambda exchange: exchange.json({"task_ids": ids}, 201))
+    with pytest.raises(Unanswered, match="not understood.*may have been stored"):
+        client(server).import_tasks(3, [{"data": {"candidate": "c"}}])
+
+
 def test_what_never_reached_a_server_is_not_said_to_be_stored() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -344,6 +353,17 @@ def test_the_clock_is_that_of_the_server(server: LoopbackServer) -> None:
     headers = {"Date": "Mon, 30 Nov 2026 12:45:36 GMT"}
     server.on("/api/version", lambda e: e.json({"release": "1.23.2"}, headers=headers))
     assert client(server).clock() == datetime(2026, 11, 30, 12, 45, 36, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 -1200", "Mon", "soon", ""])
+def test_a_server_whose_time_is_none_is_told_and_answers_all_the_same(
+    server: LoopbackServer, date: str
+) -> None:
+    headers = {"Date": date}
+    server.on("/api/version", lambda e: e.json({"release": "1"}, headers=headers))
+    assert client(server).version() == "1"
+    with pytest.raises(ReviewServerError, match="tells no time"):
+        client(server).clock()
 
 
 def test_neither_repr_nor_str_tells_a_token() -> None:
