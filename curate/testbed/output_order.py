@@ -40,7 +40,7 @@ def ranks_by_chance(predictions: Predictions, space: LabelSpace) -> bool | None:
     if predictions.rank is None:
         return None
     ranks: dict[str, list[int]] = {}
-    for row in np.flatnonzero(predictions.sound):
+    for row in np.flatnonzero(predictions.sound).tolist():
         ranks.setdefault(predictions.wnids[row], []).append(int(predictions.rank[row]))
     if len(ranks) < LEAST_CLASSES:
         return None
