@@ -1,4 +1,5 @@
-"""Reading datasets in the layout of ImageNet-A: one folder a class, named by the class's id."""
+"""Reading datasets in the layout of ImageNet-A: one folder a class, named by the class's id, or in
+folders that are no release by its name."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class LabelledImage(NamedTuple):
 
     Attributes:
         path: the file, beginning with the dataset's folder as it was given.
-        wnid: id of its class, the name of its class folder.
+        wnid: id of its class, which its class folder bears or names.
     """
 
     path: Path
@@ -61,7 +62,7 @@ class Layout:
 
     Attributes:
         root: its folder.
-        items: the images, class by class, in the order of their names' bytes.
+        items: the images, class by class, in the order of their ids' and names' bytes.
         passed_over: what lies in the class folders but is not loaded: (path within the dataset,
             "symbolic link", "no image name" or "no regular file"), in the same order.
     """
@@ -72,7 +73,7 @@ class Layout:
 
     @property
     def wnids(self) -> tuple[str, ...]:
-        """The classes that have images, sorted; ImageFolder numbers them in this order."""
+        """The classes that have images, sorted; ImageFolder numbers ids in this order."""
         return tuple(sorted({item.wnid for item in self.items}))
 
     def relative(self, item: LabelledImage) -> str:
@@ -95,23 +96,27 @@ def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
     Args:
         root: the folder that holds the class folders.
         space: whose ids class folders may bear. By default the release's own label space, and
-            for other datasets every WordNet id, such as n02268443.
+            for other datasets every WordNet id, such as n02268443. The folders of what is no
+            release may also bear names, as `curate collect folder` takes them: those of `space`,
+            by default of imagenet-1k. Several folders may mean one class.
 
     Raises:
-        UsageError: no folder, no class folders, or no images in them.
-        UnknownNameError, AmbiguousNameError: a folder that no class is called; the text names the
-            nearest.
+        UsageError: no folder, no class folders, or no images in them; a folder of a release that
+            bears a name.
+        UnknownNameError: a folder that no class is called; the text names the nearest.
+        AmbiguousNameError: a folder's name that several classes carry; the text names these.
         LabelSpaceError: the class map of a release is unusable.
     """
+    released = any((place / RELEASE_RECORD).is_file() for place in (root, root.parent))
     space = space or release_label_space(root)
     images: list[LabelledImage] = []
     passed_over: list[tuple[str, str]] = []
-    for name in _class_folders(root, space):
+    for name, wnid in _class_folders(root, space, by_name=not released):
         for path, fault in files_below(root / name):
             if fault:
                 passed_over.append((_printable(path.relative_to(root)), fault))
             else:
-                images.append(LabelledImage(path, name))
+                images.append(LabelledImage(path, wnid))
     if not images:
         seen = ""
         if passed_over:
@@ -164,7 +169,8 @@ def is_of_host(path: str) -> bool:
     return bool(_OF_HOSTS.fullmatch(path)) and not path.lower().endswith(IMAGE_EXTENSIONS)
 
 
-def _class_folders(root: Path, space: LabelSpace | None) -> list[str]:
+def _class_folders(root: Path, space: LabelSpace | None, *, by_name: bool) -> list[tuple[str, str]]:
+    """The class folders, each with the id of its class, in the order of these ids."""
     folders, links, files = [], [], 0
     for entry in _entries(root):
         if entry.name.startswith("."):
@@ -175,10 +181,11 @@ def _class_folders(root: Path, space: LabelSpace | None) -> list[str]:
             folders.append(entry.name)
         else:
             files += entry.name.lower().endswith(IMAGE_EXTENSIONS)
-    strangers = [name for name in folders if not _is_class(name, space)]
+    found = [(name, _meant(name, space, by_name=by_name)) for name in folders]
+    strangers = [name for name, wnid in found if wnid is None]
     if strangers and len(strangers) == len(folders):
         for name in folders:
-            if any(_is_class(entry.name, space) for entry in _entries(root / name)):
+            if any(_meant(one.name, space, by_name=by_name) for one in _entries(root / name)):
                 inner = printable(root / name)
                 raise UsageError(
                     f"the class folders are one level down: name {inner} instead of "
@@ -193,11 +200,27 @@ def _class_folders(root: Path, space: LabelSpace | None) -> list[str]:
             f"{printable(root)} has no class folders{seen}; images belong in folders named by "
             "class id, such as n02268443"
         )
-    return folders
+    known = [(name, wnid) for name, wnid in found if wnid is not None]
+    # Numbers that are drawn by lot depend on the order, which no way of writing a class may change.
+    return sorted(known, key=lambda folder: os.fsencode(folder[1]))
 
 
 def _is_class(name: str, space: LabelSpace | None) -> bool:
     return bool(_WNID.fullmatch(name)) if space is None else name in space
+
+
+def _meant(name: str, space: LabelSpace | None, *, by_name: bool) -> str | None:
+    """The id of the one class that a folder stands for, if it stands for one."""
+    if _is_class(name, space):
+        return name
+    names, text = space or load_label_space("imagenet-1k"), printable(name)
+    # Whoever is unknown is not asked for its nearest names: there may be thousands.
+    if not by_name or not names.knows(text):
+        return None
+    try:
+        return names.match(text).wnid
+    except AmbiguousNameError:
+        return None
 
 
 def _stranger(root: Path, name: str, space: LabelSpace | None) -> UsageError:

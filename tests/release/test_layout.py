@@ -80,6 +80,51 @@ def test_links_and_devices_are_passed_over_and_named(dataset: Path) -> None:
     )
 
 
+def named(dataset: Path) -> Path:
+    """The same photos in folders that bear names, written in several ways."""
+    space = load_label_space("imagenet-1k")
+    ways = (str, str.upper, lambda text: text.replace(" ", "_"))
+    for number, folder in enumerate(sorted(dataset.glob("n*"))):
+        names = [name for name in space.get(folder.name).names if space.knows(name)]
+        for name in names:
+            try:
+                space.match(name)
+            except AmbiguousNameError:
+                continue
+            folder.rename(dataset / ways[number % 3](name))
+            break
+    assert not list(dataset.glob("n[0-9]*"))
+    return dataset
+
+
+def test_class_folders_may_bear_names_and_mean_the_same(dataset: Path) -> None:
+    by_id = {(item.path.name, item.wnid) for item in read_layout(dataset)}
+    named(dataset)
+    assert {(item.path.name, item.wnid) for item in read_layout(dataset)} == by_id
+    whole = load_label_space("imagenet-1k")
+    assert {(item.path.name, item.wnid) for item in read_layout(dataset, whole)} == by_id
+
+
+def test_a_name_and_an_id_may_mean_one_class(dataset: Path) -> None:
+    folder = _some_class(dataset)
+    name = load_label_space("imagenet-1k").get(folder.name).name
+    photo = min(folder.iterdir())
+    (dataset / name).mkdir()
+    shutil.copyfile(photo, dataset / name / "again.jpg")
+    found = [item.wnid for item in read_layout(dataset) if item.path.parent.name == name]
+    assert found == [folder.name]
+
+
+def test_a_release_is_not_read_by_names(dataset: Path) -> None:
+    """Its folders are its manifest's, and whoever renamed one has another dataset."""
+    named(dataset)
+    for place in (dataset, dataset.parent):
+        (place / "release.json").write_text("{}")
+        with pytest.raises(UsageError, match=r"is a class name; call the folder n\d{8}"):
+            read_layout(dataset, load_label_space("imagenet-1k"))
+        (place / "release.json").unlink()
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS takes only names in UTF-8")
 def test_a_name_that_is_not_utf8_is_read_and_printable(dataset: Path) -> None:
     folder = _some_class(dataset)
@@ -119,13 +164,14 @@ def test_a_link_to_the_dataset_itself_is_followed(dataset: Path) -> None:
         (["a.jpg"], UsageError, r"has no class folders \(1 images lie in it directly\)"),
         (["n01498041/"], UsageError, "hold no images$"),
         (["n01498041/x.txt"], UsageError, r"1 files, the first is 'n01498041/x.txt' \(no image"),
-        (["stingray/a.jpg"], UsageError, "'stingray' is a class name; call the folder n01498041"),
         (["n01498041/a.jpg", "n0149804/b.jpg"], UnknownNameError, "'n0149804'; did you mean n0149"),
         (["n01498041/a.jpg", "stingrray/b.jpg"], UnknownNameError, "did you mean stingray"),
         (["crane/a.jpg"], AmbiguousNameError, "n02012849.*n03126707"),
         (["7/a.jpg"], UnknownNameError, "unknown class '7'"),
         (["x\ny/a.jpg"], UnknownNameError, r"unknown class 'x\\ny'"),
         (["set/n01498041/a.jpg"], UsageError, "one level down: name .*set instead of"),
+        (["set/stingray/a.jpg"], UsageError, "one level down: name .*set instead of"),
+        (["stingray/a.jpg", "crane/a.jpg"], AmbiguousNameError, "n02012849.*n03126707"),
     ],
 )
 def test_what_is_no_dataset_is_explained_in_one_line(
