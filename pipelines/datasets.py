@@ -307,5 +307,5 @@ def read_release(root: Path) -> Release:
         raise UsageError(
             f"cannot read {lacking} of the release {printable(root)}: {error.strerror}"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{printable(path)} is no release's record; fetch it again") from error

@@ -6,7 +6,7 @@ import pytest
 
 from curate.errors import UsageError
 from curate.labels.space import load_label_space
-from pipelines.datasets import open_dataset, smallest_label_space
+from pipelines.datasets import open_dataset, read_release, smallest_label_space
 from tests.pipelines.made_release import mark_as_release
 
 ONLY_A = next(
@@ -77,3 +77,16 @@ def test_a_split_brings_the_label_space_and_the_models_of_its_release(tmp_path: 
     assert found.chosen_by == "the release"
     assert found.release is not None
     assert (found.release.version, found.release.selection) == ("1.0.0", {"f" * 64})
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["[" * 100_000, "{}", "[]", "1", '{"layout": "imagenet-a", "version": "1", "models": [1]}'],
+    ids=["deep", "empty", "list", "number", "models"],
+)
+def test_a_record_that_is_none_is_one_line(tmp_path: Path, record: str) -> None:
+    (tmp_path / "release.json").write_text(record)
+    (tmp_path / "manifest.parquet").write_bytes(b"rows")
+    with pytest.raises(UsageError, match="no release's record") as told:
+        read_release(tmp_path)
+    assert "\n" not in str(told.value)

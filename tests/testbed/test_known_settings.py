@@ -533,6 +533,17 @@ def test_a_release_brings_its_classes_its_version_and_its_counts(tmp_path: Path)
     assert "holds 2 images of 2 classes, where 3 of 3 were published: its numbers" in lacking.note
 
 
+@pytest.mark.parametrize(
+    "counts", [None, [], 5, {"by_split": 5}, {"by_split": "x"}, {"by_split": [[1, 2]]}]
+)
+def test_a_release_that_counts_in_no_way_known_is_refused(tmp_path: Path, counts: Any) -> None:
+    space = load_label_space("imagenet-a")
+    root = touch(tmp_path / "r", f"{space.wnids[0]}/a.jpg")
+    mark_as_release(root, space, counts=counts)
+    with pytest.raises(UsageError, match="no release's record; fetch it again"):
+        opened(("release", root))
+
+
 def test_a_split_of_a_release_is_a_column_of_its_own(tmp_path: Path) -> None:
     space = load_label_space("imagenet-a")
     root = touch(tmp_path / "r", *(f"{split}/{space.wnids[0]}/a.jpg" for split in ("dev", "test")))

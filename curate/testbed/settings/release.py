@@ -33,13 +33,16 @@ def opens(asked: Asked) -> Sequence[Part]:
         name = "-".join(filter(None, (asked.name, printable(str(told["version"])), split)))
         layout_name = str(told["layout"])
         counts = told["counts"]
-        images = counts["by_split"][split] if split else counts.get("images")
+        splits = counts.get("by_split") or {}
+        if not isinstance(splits, dict):
+            raise TypeError("its splits are no object")
+        images = splits[split] if split else counts.get("images")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{printable(path)} is no release's record; fetch it again") from error
-    if not split and counts.get("by_split"):
+    if not split and splits:
         raise UsageError(
             f"{asked.name}: {printable(asked.root)} has splits: name the folder of one, such as "
-            f"{printable(asked.root / min(counts['by_split']))}"
+            f"{printable(asked.root / min(splits))}"
         )
     if layout_name == IMAGENET_O:
         part = outside(asked, space, name)
