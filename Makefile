@@ -43,6 +43,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/download.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/resampling.py
 	$(BIN)/python benchmarks/corruptions.py --large
 	$(BIN)/python benchmarks/testbed_run.py
 

@@ -112,10 +112,8 @@ class ScoredItems:
         hits, area = self._right(taken, n)
         gaps, shares, surplus = self._gaps(n, of_items=False)
         by_input = self._gaps(n, of_items=True)[0] if self.mixed else gaps
+        # Of confidences of 1 all terms are whole numbers, so that no doubt is none at all.
         wrong, doubt = n - hits, n - hits - surplus
-        # Rounding may leave a little of what is nothing.
-        if doubt < 1e-6 and not np.any(self._scores[taken > 0] < 1.0):
-            doubt = 0.0
         return {
             "accuracy": hits / n,
             "aurra": area / n,

@@ -14,8 +14,8 @@ from curate.metrics import (
     soft_f1,
     temperature,
 )
-from curate.metrics.ood_intervals import ood_detection_estimates
 from curate.metrics.draws import draws
+from curate.metrics.ood_intervals import ood_detection_estimates
 from curate.metrics.resampled import ScoredItems
 
 
