@@ -9,7 +9,7 @@ from curate.progress import progress
 from curate.testbed.paired import comparisons
 from curate.testbed.predictions import Predictions
 from curate.testbed.resamples import Resamples
-from pipelines.evaluate_report import Evaluated
+from pipelines.evaluated import Evaluated
 
 
 def compared(

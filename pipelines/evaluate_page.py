@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate._version import __version__
 from curate.errors import MissingExtraError
@@ -14,9 +14,7 @@ from curate.report import evaluation_page as shown
 from pipelines.evaluate_curves import classification_curves, ood_curves
 from pipelines.evaluate_failures import Pictures
 from pipelines.evaluate_parts import Part
-
-if TYPE_CHECKING:
-    from pipelines.evaluate_report import Evaluated
+from pipelines.evaluated import Evaluated
 
 
 def write_page(folder: Path, summary: Mapping[str, Any], evaluated: Sequence[Evaluated]) -> None:

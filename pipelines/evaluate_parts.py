@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.metrics.anomaly import SCORES
 from curate.report import evaluation_page as shown
@@ -14,9 +14,7 @@ from curate.testbed.tables import results_notes
 from pipelines import evaluate_beside_page, evaluate_ood_plots, evaluate_plots
 from pipelines.evaluate_credits import Credits
 from pipelines.evaluate_failures import MODES, Pictures, class_rows, errors_by_confusion
-
-if TYPE_CHECKING:
-    from pipelines.evaluate_report import Evaluated
+from pipelines.evaluated import Evaluated
 
 #: The measures of the first table of a classification; the others stand below it.
 MAIN = ("accuracy", "top5", "accuracy_unrestricted", "aurra", "rms_calibration_error")

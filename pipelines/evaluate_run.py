@@ -22,7 +22,8 @@ from curate.testbed.resamples import Resamples
 from curate.testbed.score_files import read_scores
 from pipelines.datasets import NAMED, SMALLEST, Dataset, smallest_label_space
 from pipelines.evaluate_about import about_file, about_forward, failures
-from pipelines.evaluate_report import Evaluated, Report, dataset_record
+from pipelines.evaluate_report import Report, dataset_record
+from pipelines.evaluated import Evaluated
 from pipelines.ood_datasets import PUBLISHED
 from pipelines.predict import Forward
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.files import write_bytes
 from curate.testbed.table_forms import comparisons_csv, results_csv, results_latex
 from curate.testbed.tables import results_markdown
-
-if TYPE_CHECKING:
-    from pipelines.evaluate_report import Evaluated
+from pipelines.evaluated import Evaluated
 
 
 def write_tables(folder: Path, summary: Mapping[str, Any], evaluated: Sequence[Evaluated]) -> None:
