@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.common import Debug, Json, Run, counts, emit, workspace
+from curate.cli.common import Debug, Json, Run, Strict, counts, emit, workspace
 from curate.errors import VerificationError
 from curate.progress import say
 
@@ -18,11 +18,12 @@ def register(group: typer.Typer) -> None:
     group.command("adjudicate")(adjudicate)
 
 
-def pull(as_json: Json = False, debug: Debug = False) -> None:
+def pull(strict: Strict = False, as_json: Json = False, debug: Debug = False) -> None:
     """Bring home what people have answered, and tell what their answers add up to.
 
     Every answer and every edit is kept. What cannot be read is set aside and counted. Where Label
-    Studio counts other answers than came here, the exit code is 1.
+    Studio counts other answers than came here, the exit code is 1; with --strict, also while
+    answers are set aside.
 
     Example: curate review pull
     """
@@ -34,6 +35,8 @@ def pull(as_json: Json = False, debug: Debug = False) -> None:
     emit(summary, _pull_text(summary))
     if summary["problems"]:
         raise VerificationError(f"{len(summary['problems'])} projects do not add up")
+    if strict and summary["set_aside"]:
+        raise typer.Exit(1)
 
 
 def _pull_text(summary: Mapping[str, Any]) -> str:

@@ -770,6 +770,11 @@ def test_the_command_tells_the_same_and_ends_with_1_where_counts_differ(afar: Af
     assert (summary["pulled"], summary["waiting"]) == (7, 7)
     done = run_curate("review", "pull", workspace=root, **given)
     assert done.stdout.startswith("0 new answers\naccepted 0, rejected 0, disputed 0, waiting 7")
+    run_curate("review", "pull", "--strict", workspace=root, **given)
+    number = afar.here.model.annotate(afar.here.tasks[0][0], 1, said("removed-choice"))
+    done = run_curate("review", "pull", "--strict", workspace=root, expect=1, **given)
+    assert "1 answers cannot be read" in done.stdout
+    afar.here.model.delete(afar.here.tasks[0][0], number)
     afar.here.model.miscounts = -1
     done = run_curate("review", "pull", workspace=root, expect=1, **given)
     assert "by its own count" in done.stderr
