@@ -15,8 +15,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-from hypothesis.internal.conjecture import providers
-from hypothesis.internal.constants_ast import Constants
 
 from curate.settings import preset_text
 from tests.object_store import ObjectStore
@@ -31,15 +29,35 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What lands must hang neither on a draw nor on a busy machine: CI tries the same examples each
 # time, everybody else others; nowhere does a slow one fail.
 ANY_PACE = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("curate", **ANY_PACE)
-hypothesis.settings.register_profile("curate-ci", **ANY_PACE, derandomize=True, database=None)
-if os.environ.get("CURATE_CI") == "1":
-    hypothesis.settings.load_profile("curate-ci")
-    # Hypothesis also draws the constants of all modules that happen to be imported: other ones in
-    # each test process, and other examples after any change of code. There is no setting for it.
+# Elsewhere Hypothesis begins with settings of its own for what it takes for CI.
+EVERYWHERE = hypothesis.settings.get_profile("default")
+hypothesis.settings.register_profile("curate", EVERYWHERE, **ANY_PACE)
+hypothesis.settings.register_profile(
+    "curate-ci", EVERYWHERE, **ANY_PACE, derandomize=True, database=None
+)
+
+
+def without_constants() -> bool:
+    """Have Hypothesis draw no constants of all modules that happen to be imported: they are other
+    ones in each test process, and after any change of code. There is no setting for it.
+
+    Returns:
+        Whether this version of Hypothesis takes them from where others did.
+    """
+    try:
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+    except ImportError:
+        return False
+    if not hasattr(providers, "_get_local_constants"):
+        return False
     providers._get_local_constants = Constants  # type: ignore[assignment]
-else:
-    hypothesis.settings.load_profile("curate")
+    return True
+
+
+IS_CI = os.environ.get("CURATE_CI") == "1"
+hypothesis.settings.load_profile("curate-ci" if IS_CI else "curate")
+ARE_THE_SAME = IS_CI and without_constants()
 
 ROOT = Path(__file__).resolve().parent.parent
 
