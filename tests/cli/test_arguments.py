@@ -63,8 +63,7 @@ def told(name: str, looked_at: Any, value: str) -> str:
         is_it = parameter.name == looked_at.name
         given = value if is_it else REQUIRED.get(parameter.name, "x")
         if parameter.param_type_name == "argument":
-            # Those before it as well, since their places count.
-            if is_it or parameter.required or looked_at in command.params[: -len(arguments) or 1]:
+            if is_it or parameter.required:
                 arguments.append(given)
         elif is_it or parameter.required:
             options.append(f"{parameter.opts[0]}={given}")

@@ -9,6 +9,7 @@ import pytest
 
 from curate.metrics.draws import Urn, draws, side_by_side
 from curate.metrics.resampled import ScoredItems, measures_on_draws
+from tests.waiting import PATIENCE
 
 #: Where the plain loop draws, and where words are counted: few of them thrown away and nearly half,
 #: a power of two and one more.
@@ -86,6 +87,16 @@ def test_results_keep_their_order_and_little_is_held_at_a_time(cores: int, items
     assert told == 40
     # Neither few items nor so many that they alone fill what may be worked on.
     assert threads == {threading.get_ident()} or (items == 300_000 and cores > 1)
+
+
+def test_two_resamples_are_worked_on_at_once_where_there_are_two_cores(cores: int) -> None:
+    both = threading.Barrier(min(2, cores), timeout=PATIENCE)
+
+    def work(number: int) -> int:
+        both.wait()
+        return number
+
+    assert list(side_by_side(work, range(8), 300_000)) == list(range(8))
 
 
 @pytest.mark.parametrize("items", [10, 300_000])

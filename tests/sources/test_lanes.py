@@ -99,7 +99,8 @@ def test_every_item_comes_once_within_its_host_rules(threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_items_come_when_they_are_due_although_most_threads_sleep(threads: int) -> None:
     workers = Workers([], threads)
-    delays = [PATIENCE, 0.3, 0.1, 0.2, 0.05, 0.25]
+    # The first one is due long after the others are no longer waited for.
+    delays = [10 * PATIENCE, 0.3, 0.1, 0.2, 0.05, 0.25]
     began = time.monotonic()
     for delay in delays:
         workers.lanes.put(f"{delay}.example", f"{delay} x", delay)
