@@ -76,7 +76,7 @@ def evaluate(
     detects them is measured; only a release in ImageNet-A layout still has its true classes.
 
     Args:
-        datasets: folders of class folders named by class id; releases among them. Of images of
+        datasets: folders of class folders named by id or name; releases among them. Of images of
             something else any folders (see `open_outside`).
         models: names as `load_classifier` takes them; every model runs on every dataset.
         labels: a file that says of which class each image of the one dataset is, for folders

@@ -65,7 +65,7 @@ class Lot:
 
     def _rows(self, layout: Layout, rows: Iterable[int], limit: int) -> list[int]:
         def lot(row: int) -> str:
-            return sha256_bytes(f"{self._seed}:{layout.relative(layout.items[row])}".encode())
+            return sha256_bytes(f"{self._seed}:{layout.lot_of(layout.items[row])}".encode())
 
         return sorted(sorted(rows, key=lot)[:limit])
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,11 +65,13 @@ class Layout:
         items: the images, class by class, in the order of their ids' and names' bytes.
         passed_over: what lies in the class folders but is not loaded: (path within the dataset,
             "symbolic link", "no image name" or "no regular file"), in the same order.
+        named: class folders that bear a name, with the id that it means.
     """
 
     root: Path
     items: tuple[LabelledImage, ...]
     passed_over: tuple[tuple[str, str], ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def wnids(self) -> tuple[str, ...]:
@@ -79,6 +81,14 @@ class Layout:
     def relative(self, item: LabelledImage) -> str:
         """The path of an image within the dataset, with slashes and printable."""
         return _printable(item.path.relative_to(self.root))
+
+    def lot_of(self, item: LabelledImage) -> str:
+        """What a lot is drawn by: its path, with the id of its class where its folder bears a name.
+
+        However a class is written, the same images are drawn.
+        """
+        folder, *inner = item.path.relative_to(self.root).parts
+        return _printable(Path(self.named.get(folder, folder), *inner))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -111,7 +121,8 @@ def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
     space = space or release_label_space(root)
     images: list[LabelledImage] = []
     passed_over: list[tuple[str, str]] = []
-    for name, wnid in _class_folders(root, space, by_name=not released):
+    folders = _class_folders(root, space, by_name=not released)
+    for name, wnid in folders:
         for path, fault in files_below(root / name):
             if fault:
                 passed_over.append((_printable(path.relative_to(root)), fault))
@@ -123,7 +134,8 @@ def read_layout(root: Path, space: LabelSpace | None = None) -> Layout:
             first, fault = passed_over[0]
             seen = f"; passed over: {len(passed_over)} files, the first is {first!r} ({fault})"
         raise UsageError(f"the class folders of {printable(root)} hold no images{seen}")
-    return Layout(root, tuple(images), tuple(passed_over))
+    named = {name: wnid for name, wnid in folders if name != wnid}
+    return Layout(root, tuple(images), tuple(passed_over), named)
 
 
 def release_label_space(root: Path) -> LabelSpace | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.labels.space import load_label_space
-from curate.release.layout import LabelledImage, Layout
+from curate.release.layout import LabelledImage, Layout, read_layout
 from curate.testbed.known_settings import Settings
 from curate.testbed.setting import Part
 from pipelines.testbed_lot import Lot
@@ -71,3 +72,18 @@ def test_attacks_take_fewer_and_all_settings_the_same(tmp_path: Path) -> None:
     assert drawn[-1].attack.seed == 7
     assert lot.drawn(parts[0]).right == drawn[0].right
     assert Lot(None, None, 0).drawn(parts[0]) is parts[0]
+
+
+@given(st.integers(1, 9), st.integers(0, 9))
+def test_lots_are_the_same_however_a_class_folder_is_written(limit: int, seed: int) -> None:
+    drawn = []
+    with TemporaryDirectory() as folder:
+        for write in (lambda wnid: wnid, lambda wnid: SPACE.get(wnid).name.upper()):
+            places = (f"{write(WNIDS[n])}/{k}/{n}.jpg" for n in range(10, 15) for k in "ab")
+            root = touch(Path(folder) / str(len(drawn)), *places)
+            layout = read_layout(root, SPACE)
+            right = tuple((item.wnid,) for item in layout)
+            one = Lot(limit, None, seed).drawn(Part("set", layout, SPACE, right))
+            drawn.append([(item.wnid, *item.path.parts[-2:]) for item in one.layout])
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == limit
