@@ -43,7 +43,9 @@ class Urn:
         self._span = 1 << (n - 1).bit_length()
         # Where few words are thrown away, the loop is the quickest; beyond 32 bits it takes two.
         self._plain = n < _FEW or 5 * n > 4 * self._span or n > 1 << 31
-        self._words = np.empty(0, np.int64)
+        # So many words are needed on average, and hardly ever more than a block or two beyond:
+        # to make room while drawing copies all that there are, again and again.
+        self._words = np.empty(0 if self._plain else self._span + 2 * _BLOCK, np.int64)
 
     def draw(self, random: np.random.RandomState) -> Ints:
         """How often each item is drawn, shape (n,).
