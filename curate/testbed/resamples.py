@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.files import sha256_bytes
+from curate.metrics.checks import integer
 from curate.metrics.resampled import ScoredItems, measures_on_draws
 
 #: Items a bin of the calibration errors.
@@ -68,6 +69,9 @@ class Resamples:
         Raises:
             ValueError: as `ScoredItems`, or resamples or seed out of range.
         """
+        # One image draws nothing that would refuse them.
+        resamples = integer(resamples, "resamples", 1)
+        seed = integer(seed, "seed", 0, 2**32 - 1)
         keys = [
             (sha256_bytes(confidence.tobytes() + correct.tobytes()), resamples, seed)
             for confidence, correct in models

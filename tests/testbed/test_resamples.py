@@ -76,6 +76,21 @@ def test_one_image_has_no_resamples() -> None:
     assert {len(values) for values in found.values()} == {1}
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize(
+    ("resamples", "seed", "told"),
+    [(0, 0, "resamples is 0"), (1, -1, "seed is -1"), (1, 2**32, "seed")],
+)
+def test_what_cannot_be_drawn_is_refused_however_few_images_there_are(
+    n: int, resamples: int, seed: int, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        Resamples().values([scored(1, n)], resamples, seed)
+    few = Predictions(["a.jpg"] * n, ["ape"] * n, ["ape"] * n, np.full(n, 0.5))
+    with pytest.raises(ValueError, match=told):
+        measure(few, SPACE, resamples=resamples, seed=seed)
+
+
 @pytest.mark.parametrize("failed", [None, 3])
 def test_pairs_of_measured_models_are_compared_as_if_nothing_was_known(failed: int | None) -> None:
     models = [("a", predictions(1)), ("b", predictions(2, failed)), ("c", predictions(3))]
