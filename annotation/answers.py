@@ -61,7 +61,8 @@ class Answer:
         decision: what was chosen. What it counts as is `counts_as`.
         made: when, in UTC without zone; a time with a zone is turned into that.
         entry: unique id of the entry; an edited answer carries that of the entry it replaces.
-        reasons: further words for a rejection, from the form's own list.
+        reasons: further words for a rejection, from the form's own list; of a valid one, that its
+            centre crop does not show it.
         corrected: id of the class that it shows instead; read only where the decision is
             wrong-label, because a form keeps what was chosen before the decision was changed.
         also: ids of the classes that are clearly visible as well, or, for class-visible, at all.

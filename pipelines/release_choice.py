@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from annotation.answers import standing
+from annotation.interface import OUTSIDE
 from curate.catalog import answers as kept
 from curate.catalog import intake, listing, twins
 from curate.catalog.engine import pieces
@@ -24,9 +25,6 @@ from pipelines.retractions import without_retracted
 from pipelines.review_outcomes import Reviewed, accepted, reviewed
 from pipelines.runs import standing_shortlist
 from pipelines.workspace import OUTLIER, Workspace
-
-# What reviewers say of a photo whose object is not in the crop that models see.
-_OUTSIDE = "outside-centre"
 
 _ALL_GONE = "nothing to release: every photo on the list was taken back"
 
@@ -337,7 +335,7 @@ def _outside(found: Reviewed) -> set[str]:
         answer.candidate
         for answers in (found.answers, found.adjudications)
         for answer in standing(answers)
-        if _OUTSIDE in answer.reasons
+        if OUTSIDE in answer.reasons
     }
 
 
