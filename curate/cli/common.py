@@ -279,7 +279,7 @@ def results_apart() -> Iterator[None]:
 def _descriptor(stream: TextIO) -> int | None:
     try:
         return stream.fileno()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         # A test's or a notebook's, which is no file.
         return None
 

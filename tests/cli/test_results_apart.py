@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,36 @@ def test_a_stream_that_is_no_file_takes_the_result(
     out, err = capsys.readouterr()
     assert out == '{"a": 1}\nafter\n'
     assert err == "within\n"
+
+
+class Plain:
+    """A stream as people write them to catch what is printed: it can do no more than that."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.text += "".join(lines)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_a_stream_that_knows_of_no_descriptor_takes_the_result(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Plain()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with common.results_apart():
+        print("within")
+        common.emit({}, "a result")
+    assert stream.text == "a result\n"
+    assert sys.stdout is stream
+    assert capsys.readouterr().err == "within\n"
 
 
 @pytest.mark.parametrize("gone", ["closed", "full"])
