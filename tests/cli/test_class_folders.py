@@ -71,11 +71,12 @@ def test_a_name_of_several_classes_is_one_line_that_names_them(
     folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
     _, names = folders
-    next(names.iterdir()).rename(names / "crane")
+    min(names.iterdir()).rename(names / "crane")
+    store = ["--store", tmp_path / "store"]
     for words in (
         ["evaluate", names, "--model", MODEL],
         ["robustness", "corruptions", names, "--model", MODEL],
-        ["robustness", "run", "--models", MODEL, "--settings", f"val={names}"],
+        ["robustness", "run", "--models", MODEL, "--settings", f"val={names}", *store],
     ):
         done = run_curate(*words, expect=2)
         assert done.stderr.count("\n") == 1

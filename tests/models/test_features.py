@@ -43,9 +43,8 @@ def test_inceptions_features_are_those_that_fid_is_told_of(
     one = toy(outputs=1000)
     torch.manual_seed(0)
     one.module = inception_v3(init_weights=False, transform_input=True).eval()
-    pictures = np.ascontiguousarray(np.pad(views[:2], ((0, 0), (0, 75), (0, 75), (0, 0))))
-    if one.preprocessing.recipe.crop == pictures.shape[1]:
-        pictures = pictures[:, :224, :224]
+    # Its own input is 299 pixels wide.
+    pictures = np.pad(views[:2], ((0, 0), (0, 75), (0, 75), (0, 0)))
     seen = FeatureReader(one).features(pictures)
     assert seen.shape == (2, 2048)
     with torch.inference_mode():

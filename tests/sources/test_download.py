@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import resource
 import socket
 import subprocess
@@ -117,24 +118,24 @@ class Setting:
         self.downloader.close()
         self.fetcher.pools.clear()
 
-    def get(
-        self,
-        *urls: str,
-        seconds: float = PATIENCE,
-        added: Callable[[], object] = lambda: None,
-    ) -> list[Result]:
+    def get(self, *urls: str, added: Callable[[], object] = lambda: None) -> list[Result]:
         """Download all, and give the results in the order of the addresses; `added` is called once
         all are asked for."""
         for number, url in enumerate(urls):
             self.downloader.add(Wanted(number, url))
         added()
-        results: list[Result] = []
-        until = time.monotonic() + seconds
-        while self.downloader.pending:
-            assert time.monotonic() < until, f"{self.downloader.pending} never ended"
-            results += self.downloader.results(0.05)
+        results = self.next()
         assert sorted(result.wanted.id for result in results) == list(range(len(urls)))
         return sorted(results, key=lambda result: result.wanted.id)
+
+    def next(self, count: float = math.inf) -> list[Result]:
+        """The results that come next: so many, or all that are pending."""
+        results: list[Result] = []
+        until = time.monotonic() + PATIENCE
+        while len(results) < count and self.downloader.pending:
+            assert time.monotonic() < until, f"{self.downloader.pending} never ended"
+            results += self.downloader.results(0.05)
+        return results
 
     def files(self) -> set[Path]:
         return set(self.folder.iterdir())
@@ -402,13 +403,10 @@ def test_a_parked_host_holds_up_no_other_even_with_one_thread(
         for number in range(40):
             host = server if number % 2 else other
             setting.downloader.add(Wanted(number, host.url("/photo")))
-        done: list[Result] = []
-        while len(done) < 20:
-            done += setting.downloader.results(0.05)
+        done = setting.next(20)
         assert time.monotonic() - began < 8
         assert server.hits() == 1, "parked: the host, not the one image"
-        while setting.downloader.pending:
-            done += setting.downloader.results(0.05)
+        done += setting.next()
     assert states(done).count("fetched") == 40
 
 
@@ -422,9 +420,7 @@ def test_a_silent_host_holds_up_no_other(
             setting.downloader.add(
                 Wanted(number, (server if number < 30 else other).url(f"/{number}"))
             )
-        done: list[Result] = []
-        while len(done) < 30:
-            done += setting.downloader.results(0.05)
+        done = setting.next(30)
         assert sorted(one.wanted.id for one in done) == list(range(30, 60))
 
 
@@ -452,10 +448,7 @@ def test_a_lane_takes_so_many_and_again_when_some_have_come_out(
             downloader.add(Wanted(1000 + len(odd), odd))
         assert not downloader.takes(server.url("/b"))
         gate.set()
-        results: list[Result] = []
-        while downloader.pending:
-            results += downloader.results(0.05)
-        assert len(results) == 24
+        assert len(setting.next()) == 24
         assert downloader.takes(server.url("/b"))
         assert not downloader._held, "nothing is kept of hosts that are done"
         assert not downloader._lane_of
@@ -863,9 +856,7 @@ def test_a_stop_in_the_middle_leaves_only_reported_files_and_is_quick(
         for number in range(300, 306):
             name = "silent" if number % 2 else "half"
             setting.downloader.add(Wanted(number, other.url(f"/{name}{number}")))
-        results: list[Result] = []
-        while len(results) < 30:
-            results += setting.downloader.results(0.05)
+        results = setting.next(30)
         wait_until(lambda: other.hits() == 4)
         setting.stopped = True
         began = time.monotonic()
