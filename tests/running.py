@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.waiting import PATIENCE
@@ -76,8 +77,13 @@ def dying(*arguments: str | Path, at: str) -> dict[str, int] | None:
     return json.loads(done.stderr.rsplit("moments ", 1)[1])
 
 
-def signalled(*arguments: str | Path, at: str, by: str, **env: str) -> subprocess.Popen[str]:
+@contextmanager
+def signalled(
+    *arguments: str | Path, at: str, by: str, **env: str
+) -> Iterator[subprocess.Popen[str]]:
     """Start a `curate` that sends itself a signal at the moment `at` (see tests/dying.py).
+
+    Where a test fails before the process has ended, it is killed.
 
     Args:
         arguments: of the command.
@@ -85,7 +91,7 @@ def signalled(*arguments: str | Path, at: str, by: str, **env: str) -> subproces
         by: the signal, "INT" or "STOP".
         env: further variables.
     """
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "tests.dying", at, "--signal", by, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -94,6 +100,11 @@ def signalled(*arguments: str | Path, at: str, by: str, **env: str) -> subproces
         env={**os.environ, **env},
         start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def killed_until_done(command: Sequence[str | Path], kills: Sequence[str]) -> None:

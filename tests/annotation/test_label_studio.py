@@ -244,6 +244,7 @@ def test_a_serve_killed_at_any_moment_leaves_nothing_or_a_server_that_is_found(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=False,
+            timeout=2 * PATIENCE,
         )
         assert done.returncode == -signal.SIGKILL, file
         left = processes(mortal.root)

@@ -207,8 +207,8 @@ def test_an_interrupt_stops_after_the_batch_in_hand_and_the_same_command_goes_on
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "1")
-    process = signalled("-w", root, "filter", at="part:2", by="INT")
-    _, stderr = process.communicate(timeout=PATIENCE)
+    with signalled("-w", root, "filter", at="part:2", by="INT") as process:
+        _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "the same command goes on" in stderr
     assert "Traceback" not in stderr
@@ -224,12 +224,12 @@ def test_a_second_interrupt_stops_at_once(root: Path, monkeypatch: pytest.Monkey
     """Before the only chunk has ended."""
     monkeypatch.setenv("CURATE_FILTER__CHUNK", "20")
     monkeypatch.setenv("CURATE_FILTER__COMPLETE", "true")
-    process = signalled("-w", root, "filter", at="chunk:1", by="INT")
-    assert process.stderr is not None
-    # Two that come before the first one is heeded are one.
-    assert any("interrupt again" in line for line in process.stderr)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=PATIENCE)
+    with signalled("-w", root, "filter", at="chunk:1", by="INT") as process:
+        assert process.stderr is not None
+        # Two that come before the first one is heeded are one.
+        assert any("interrupt again" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "stopped at once" in stderr
     assert named_parts(root) == {}

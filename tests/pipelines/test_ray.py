@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,18 +150,19 @@ def count_parts(workspace: Workspace) -> int:
         return connection.execute(select(func.count()).select_from(parts)).scalar_one()
 
 
-def stopped_after(workspace: Workspace, parts: int) -> subprocess.Popen[str]:
+@contextmanager
+def stopped_after(workspace: Workspace, parts: int) -> Iterator[subprocess.Popen[str]]:
     """A real filter on Ray that has named so many parts more than there were, and then stopped
     itself by SIGSTOP: to look at its processes takes as long as some chunks."""
-    process = signalled(
+    with signalled(
         *("-w", workspace.root, "filter", "--engine=ray", "--json"),
         at=f"part:{parts}",
         by="STOP",
         CURATE_FILTER__CHUNK="1",
         CURATE_FILTER__MODELS=json.dumps(MODELS),
-    )
-    wait_until_stopped(process)
-    return process
+    ) as process:
+        wait_until_stopped(process)
+        yield process
 
 
 def left_by(*drivers: subprocess.Popen[str]) -> list[Path]:
@@ -178,29 +179,29 @@ def left_by(*drivers: subprocess.Popen[str]) -> list[Path]:
 def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     workspace: Workspace, in_threads: dict[str, Any]
 ) -> None:
-    killed = stopped_after(workspace, 2)
-    working = below(killed.pid)
-    listening = {
-        where.laddr.ip
-        for pid in working | {killed.pid}
-        for where in psutil.Process(pid).net_connections("inet")
-        if where.status == psutil.CONN_LISTEN
-    }
-    assert listening
-    assert all(ip.removeprefix("::ffff:").startswith("127.") for ip in listening), listening
-    # Two of Ray's own processes try for a minute to tell the dead driver of its death.
-    late = {pid for pid in working if "Agent" in title(pid)}
-    killed.kill()
-    killed.communicate()
+    with stopped_after(workspace, 2) as killed:
+        working = below(killed.pid)
+        listening = {
+            where.laddr.ip
+            for pid in working | {killed.pid}
+            for where in psutil.Process(pid).net_connections("inet")
+            if where.status == psutil.CONN_LISTEN
+        }
+        assert listening
+        assert all(ip.removeprefix("::ffff:").startswith("127.") for ip in listening), listening
+        # Two of Ray's own processes try for a minute to tell the dead driver of its death.
+        late = {pid for pid in working if "Agent" in title(pid)}
+        killed.kill()
+        killed.communicate(timeout=PATIENCE)
     assert gone(working - late)
     assert len(left_by(killed)) == 1, "the next start removes it"
 
-    stopped = stopped_after(workspace, 2)
-    working = below(stopped.pid)
-    # As a terminal does: the signal goes to every process of the group.
-    os.killpg(stopped.pid, signal.SIGINT)
-    os.kill(stopped.pid, signal.SIGCONT)
-    stdout, stderr = stopped.communicate(timeout=PATIENCE)
+    with stopped_after(workspace, 2) as stopped:
+        working = below(stopped.pid)
+        # As a terminal does: the signal goes to every process of the group.
+        os.killpg(stopped.pid, signal.SIGINT)
+        os.kill(stopped.pid, signal.SIGCONT)
+        stdout, stderr = stopped.communicate(timeout=PATIENCE)
     assert stopped.returncode == 130, stderr
     assert "the same command goes on" in stderr
     assert stdout == ""
@@ -208,10 +209,10 @@ def test_a_driver_that_is_killed_or_stopped_goes_on_and_leaves_nothing_behind(
     assert left_by(killed, stopped) == []
     assert 4 <= count_parts(workspace) < 20
 
-    last = stopped_after(workspace, 1)
-    kill(actors(last.pid)[0])
-    os.kill(last.pid, signal.SIGCONT)
-    stdout, stderr = last.communicate(timeout=PATIENCE)
+    with stopped_after(workspace, 1) as last:
+        kill(actors(last.pid)[0])
+        os.kill(last.pid, signal.SIGCONT)
+        stdout, stderr = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, stderr
     assert json.loads(stdout)["candidates"] == 20
     assert "another worker takes its place" in stderr

@@ -177,10 +177,13 @@ def test_an_interrupted_filter_gives_back_what_it_has_not_scored(
 ) -> None:
     shared = make_workspace("postgresql")
     process = start(shared.root)
-    wait_until_stopped(process)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGCONT)
-    _, errors = process.communicate(timeout=PATIENCE)
+    try:
+        wait_until_stopped(process)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+        _, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     with shared.catalogue.read() as connection:
         held = connection.scalar(
