@@ -25,7 +25,7 @@ from tests.pipelines.test_review_blind import accept
 from tests.pipelines.test_review_push import LABELS, workspace_with
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ANN = "ann@example.org"
 

@@ -43,7 +43,7 @@ from tests.running import ROOT, copy_of, run_curate
 from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_started_again_it_is_the_same_process(running: Served) -> None:

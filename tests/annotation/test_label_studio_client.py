@@ -39,7 +39,7 @@ from tests.running import run_curate
 from tests.waiting import PATIENCE, wait_until
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_it_tells_who_asks_and_which_version_it_is(running: Served) -> None:

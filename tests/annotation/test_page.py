@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SPACE = load_label_space("imagenet-1k")
 TABBY, TIGER_CAT, SCHOOL_BUS, ACORN = "n02123045", "n02123159", "n04146614", "n12267677"

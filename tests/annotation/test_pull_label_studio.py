@@ -29,7 +29,7 @@ from tests.pipelines.reviewing import Rows, made_rows
 from tests.running import dying
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ANN, COUNT = "ann@example.org", 8
 

@@ -38,7 +38,7 @@ from tests.sources.servers import Exchange, LoopbackServer
 from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PEOPLE = ("ann@example.org", "bob@example.org")
 

@@ -23,7 +23,7 @@ from tests.running import ROOT, run_curate
 from tests.waiting import PATIENCE, reserved_port
 
 # The first test to run may have to install it.
-pytestmark = [pytest.mark.slow, pytest.mark.photos, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.photos, pytest.mark.timeout(900)]
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 

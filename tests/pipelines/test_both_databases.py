@@ -31,7 +31,7 @@ from tests.pipelines.lists import HASTE, awkward_list, distinct_photos
 from tests.postgres import Server
 from tests.sources.servers import LoopbackServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.thorough]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.thorough]
 
 #: Columns that speak of time, or of how far a chunk's lease reaches.
 _CLOCKS = {"seen", "taken_in", "updated", "next_try", "started", "finished", "seconds", "built"}
