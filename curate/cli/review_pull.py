@@ -56,8 +56,8 @@ def _pull_text(summary: Mapping[str, Any]) -> str:
         lines.append(agreement)
     if summary["set_aside"]:
         lines.append(
-            f"{summary['set_aside']:,} answers cannot be read and count for nothing until they are "
-            "given again"
+            f"answers that cannot be read, and count for nothing until they are given again: "
+            f"{summary['set_aside']:,}"
         )
     lines += [f"note: {text}" for text in summary["warnings"]]
     return "\n".join(lines)
