@@ -192,7 +192,7 @@ def alone(layout: Layout) -> tuple[tuple[str, ...], ...]:
 
 
 def class_folders(asked: Asked, space: LabelSpace) -> Layout:
-    """The images of a folder whose folders bear ids or names of classes, or that has a file of labels.
+    """The images of a folder whose folders bear ids or names of classes, or with a file of labels.
 
     Args:
         asked: with the folder and the file.
